@@ -301,7 +301,7 @@ def judged(source: Source, arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def cells_of(source: Source, n_cells: int) -> np.ndarray:
-    table = ff.Table(source.frame, sensitive=source.sensitive, label=source.label, missing="category", multiclass=True)
+    table = ff.Table(source.frame, sensitive=source.sensitive, label=source.label)
     tree = ff.FairTree(n_cells).fit(table)
     return np.asarray(tree.cells(tree.read(table)))
 

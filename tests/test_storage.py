@@ -49,24 +49,23 @@ def mixed():
             "name": [f"p{i}" for i in range(n)],
         }
     )
-    return Table(frame, sensitive="group", label="y", identifier="name", missing="category", multiclass=True)
+    return Table(frame, sensitive="group", label="y", identifier="name")
 
 
 def categorical(table):
-    X = table.X[["town", "owns", "size"]]
-    return Table(X, sensitive=table.a.to_numpy(), label=table.y.to_numpy(), identifier=table.identifier.to_numpy(),
-                 missing="category", multiclass=True)  # fmt: skip
+    return Table(table.X[["town", "owns", "size"]], sensitive=table.a.to_numpy(), label=table.y.to_numpy(),
+                 identifier=table.identifier.to_numpy())  # fmt: skip
 
 
 def one_column(table):
     return Table(table.X[["x"]], sensitive=table.a.to_numpy(), label=table.y.to_numpy(),
-                 identifier=table.identifier.to_numpy(), multiclass=True)  # fmt: skip
+                 identifier=table.identifier.to_numpy())  # fmt: skip
 
 
 def whole(table):
     """Columns without missing values, which a logistic regression takes."""
     return Table(table.X[["age", "town", "x"]], sensitive=table.a.to_numpy(), label=table.y.to_numpy(),
-                 identifier=table.identifier.to_numpy(), missing="category", multiclass=True)  # fmt: skip
+                 identifier=table.identifier.to_numpy())  # fmt: skip
 
 
 # Loaded weights are the saved ones bit by bit; products of them may round otherwise where they lie otherwise in memory.
@@ -202,7 +201,7 @@ def test_column_types_are_saved_under_names_that_every_pandas_knows(tmp_path):
         "hour": pd.date_range("2020-01-01", periods=60, freq="h", tz="Europe/Berlin"),
         "lasts": pd.to_timedelta(range(60), unit="min"),
     }
-    table = Table(pd.DataFrame(columns), sensitive=["f", "m"] * 30, label=[0, 0, 1] * 20, missing="category")
+    table = Table(pd.DataFrame(columns), sensitive=["f", "m"] * 30, label=[0, 0, 1] * 20)
     save(Release(FairTree(n_cells=2, unseen="other", missing="category"), n_folds=1).fit(table), tmp_path / "model")
     names = {
         value["text"] for kind in ("type", "pandas type") for value in saved_values(tmp_path / "model", "kind", kind)

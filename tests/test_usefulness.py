@@ -45,7 +45,7 @@ def table(n: int, seed: int) -> ff.Table:
         "label": np.where(rng.random(n) < 0.9, told >= 50, told < 50).astype(int),
         "group": rng.choice(["f", "m", "x"], n),
     }
-    return ff.Table(data, sensitive="group", label="label", missing="category")
+    return ff.Table(data, sensitive="group", label="label")
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +112,6 @@ def test_wrong_arguments_are_named():
     release = ff.Release(HalfCells(), n_folds=1).fit(train)
     with pytest.raises(DataError, match="most_rows"):
         still_tells(release, train, test, most_rows=0)
-    other = ff.Table(test.X.drop(columns="copy"), sensitive=test.a, missing="category")
+    other = ff.Table(test.X.drop(columns="copy"), sensitive=test.a)
     with pytest.raises(DataError, match="same columns"):
         still_tells(release, train, other)

@@ -1,6 +1,6 @@
 """The error and the warning that fairflows raises about its input, and the checks of parameters that raise them.
 
-Messages name parameters as Python does (``missing='drop'``); the command adds its own options from one table.
+Messages name parameters as Python does (``missing_label='drop'``); the command adds its own options from one table.
 """
 
 from __future__ import annotations

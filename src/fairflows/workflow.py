@@ -37,7 +37,7 @@ from fairflows.stream.batches import to_arrow
 from fairflows.stream.files import write_table
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import columns_of, to_pandas
-from fairflows.table.grouping import Grouping
+from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_json, stated_fields
 from fairflows.table.ledger import RowsSeen
 from fairflows.table.reading import read_frame
@@ -185,7 +185,7 @@ def share(
     rows = fitted.rows.iloc[order].reset_index(drop=True)
     run = Run.of(table, list(certificate.released), random_state)
     with open_looks() as looks:
-        seen = looks.rows(table.X, table.identifier)
+        seen = looks.rows(table.X, table.persons)
     return Shared(rows, certificate, usefulness, found, before, fitted.model, page, run, seen)
 
 
@@ -404,8 +404,8 @@ class Run:
     sensitive: list[str]
     label: str | None = None
     identifier: str | None = None
-    missing: Literal["error", "category", "drop"] = "error"
-    multiclass: bool = False
+    missing_group: MissingGroup = "error"
+    missing_label: MissingLabel = "error"
     grouping: Grouping | None = None
     rows: int
     random_state: int
@@ -430,8 +430,8 @@ class Run:
             sensitive=list(table.grouping.kinds),
             label=None if table.y is None else str(table.y.name),
             identifier=None if table.identifier is None else str(table.identifier.name),
-            missing=table.missing,
-            multiclass=table.multiclass,
+            missing_group=table.missing_group,
+            missing_label=table.missing_label,
             grouping=table.grouping,
             rows=len(table),
             random_state=random_state,
@@ -452,8 +452,8 @@ class Run:
             sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
             label=self.label,
             identifier=self.identifier,
-            missing=self.missing,
-            multiclass=self.multiclass,
+            missing_group=self.missing_group,
+            missing_label=self.missing_label,
         )
 
 

@@ -316,7 +316,7 @@ def test_gaps_among_numbers_are_seen_by_adversaries():
     missing = rng.random(6000) < np.where(group == 1, 0.6, 0.1)
     table = Table(
         pd.DataFrame({"x": np.where(missing, np.nan, rng.normal(size=6000)), "a": group}),
-        sensitive="a", missing="category",
+        sensitive="a",
     )  # fmt: skip
     train, test = table.split(test=0.5, validation=0)
     assert 0.4 < audit(RawFeatures().fit(train), train, test, quick=True).attack_lower <= 0.5

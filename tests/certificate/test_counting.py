@@ -90,7 +90,10 @@ def test_persons_are_recognised_however_they_are_written():
     assert certify(fitted(), first).look == 1
     assert certify(fitted(), again).look == 2, "some of the same persons, spelt differently"
     without = Table(first.X.assign(a=first.a, y=first.y).reset_index(drop=True), sensitive="a", label="y")
-    assert certify(fitted(), without).look == 3, "the same rows, and nobody says whose"
+    unnamed = certify(fitted(), without)
+    assert unnamed.look == 1, "the same rows, and nobody says whose: what cannot be counted is said"
+    assert "looks not counted" in {assumption.key for assumption in unnamed.assumptions}
+    assert "earlier looks are not counted" in repr(unnamed)
 
 
 def test_a_second_model_on_the_same_persons_warns():
@@ -134,7 +137,7 @@ def test_two_processes_count_together(tmp_path):
     given = [sorted(int(number) for number in numbers) for *numbers, _ in told]
     assert given == [[1, 2, 3, 4]] * 2, "the same requests are the same looks, whoever comes first"
     with open_looks() as looks:
-        assert [look.number for look in looks.at(looks.rows(people(1).X, people(1).identifier))] == [1, 2, 3, 4]
+        assert [look.number for look in looks.at(looks.rows(people(1).X, people(1).persons))] == [1, 2, 3, 4]
     assert [has_torch for *_, has_torch in told] == ["False", "False"], (
         "cells of scores need no torch, which loads slowly"
     )

@@ -16,6 +16,7 @@ from fairflows import load_adult
 from fairflows.certificate import looks as record_of_looks
 from fairflows.certificate.looks import open_looks
 from fairflows.exceptions import DataError, DataWarning
+from fairflows.table.persons import Persons
 from processes import start
 
 NAMES = ["ann", "bob", "eve"]
@@ -25,7 +26,7 @@ FRAME = pd.DataFrame({"age": [31, 45, 27]})
 def record(frame=FRAME, names=NAMES, model="m", request=None):
     """Record a look; a new one, unless the request is named."""
     with open_looks() as looks:
-        rows = looks.rows(frame, names)
+        rows = looks.rows(frame, Persons.unnamed(len(frame)) if names is None else Persons.of(names))
         return looks.record(rows, looks.find(rows, model, request or secrets.token_hex(8))[0])
 
 
@@ -43,7 +44,7 @@ def test_every_model_of_the_same_persons_counts_on():
     assert record(model="another").number == 2
     assert record(FRAME.iloc[:1], ["eve"]).number == 3, "one person in common is enough"
     with open_looks() as looks:
-        assert [look.model for look in looks.at(looks.rows(FRAME, NAMES))] == ["one", "another", "m"]
+        assert [look.model for look in looks.at(looks.rows(FRAME, Persons.of(NAMES)))] == ["one", "another", "m"]
     assert record(FRAME, ["kim", "lee", "max"]).number == 1, "these persons have given none, whatever their values are"
 
 
@@ -53,7 +54,7 @@ def test_the_same_request_is_the_same_look(ledger_of_test):
     assert again == first
     assert len(files_of(ledger_of_test)) == 3, "two looks and the key"
     with open_looks() as looks:
-        rows = looks.rows(FRAME, NAMES)
+        rows = looks.rows(FRAME, Persons.of(NAMES))
         assert [looks.find(rows, "m", request)[0].number for request in "xyz"] == [1, 2, 3]
         assert looks.request("model", 1) != looks.request("model", 2)
 
@@ -75,7 +76,7 @@ def test_two_processes_and_twenty_certificates(ledger_of_test, tmp_path):
     given = [int(word) for path in tmp_path.iterdir() for word in path.read_text().split()]
     assert sorted(given) == list(range(1, 21))
     with open_looks() as looks:
-        recorded = looks.at(looks.rows(FRAME, NAMES))
+        recorded = looks.at(looks.rows(FRAME, Persons.of(NAMES)))
     assert [look.number for look in recorded] == list(range(1, 21))
     assert len(files_of(ledger_of_test)) == 21, "20 looks, one key, and nothing half-written"
 
@@ -162,7 +163,7 @@ def test_a_damaged_look_is_named_and_never_skipped(ledger_of_test):
     (path,) = ledger_of_test.glob("*.npz")
     whole = path.read_bytes()
     with open_looks() as looks:
-        rows = looks.rows(FRAME, ["person 7"])
+        rows = looks.rows(FRAME, Persons.of(["person 7"]))
     damaged = [whole[:n] for n in range(0, len(whole), 40)]
     for place in range(0, len(whole), 3):
         damaged.append(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])

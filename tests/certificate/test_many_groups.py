@@ -44,7 +44,7 @@ def test_draws_for_a_certificate(monkeypatch):
     with pytest.raises(DataError, match=r"n_draws must be at most 100 for 30 groups.*; got 101\."):
         certify(encoder, rows, n_draws=101)
     with open_looks() as looks:
-        assert looks.at(looks.rows(rows.X, rows.identifier)) == []
+        assert looks.at(looks.rows(rows.X, rows.persons)) == []
     certificate = certify(encoder, rows)
     assert certificate.n_draws == 100
     assert certificate.model_upper > 2 * 0.1915, "Δ = 2Φ(½) − 1 of the outermost pair"

@@ -121,11 +121,16 @@ def test_rows_without_a_label_or_a_group_are_refused_or_dropped(run, tmp_path):
     words = ["describe", tmp_path / "gaps.csv", "--sensitive", "sex", "--label", "repaid", "--json"]
     code, _, err = run(*words)
     assert code == 2
-    assert "--missing-label, --missing-group" in err
+    assert "(option --missing-group)" in err
     assert run(*words, "--missing-label", "drop")[0] == 2
+    code, _, err = run(*words, "--missing-group", "drop")
+    assert (code, "(option --missing-label)" in err) == (2, True)
     code, out, err = run(*words, "--missing-label", "drop", "--missing-group", "drop")
     assert code == 0, err
     assert json.loads(out)["rows"] == 290
+    code, out, err = run(*words, "--missing-label", "keep", "--missing-group", "group")
+    assert code == 0, err
+    assert json.loads(out)["groups"]["missing"]["rows"] == 7
 
 
 def test_numbers_can_be_stated_to_be_categories(run, fitted):

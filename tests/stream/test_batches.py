@@ -64,6 +64,7 @@ def arrow(frame):
 ROLES = {"sensitive": "sex", "identifier": "person"}
 
 
+@pytest.mark.filterwarnings("ignore:Numbers beyond the training range")
 @pytest.mark.parametrize("name", MODELS)
 def test_batches_are_encoded_like_a_file_and_have_the_schema_that_was_told(name, models, tmp_path):
     model, frame = models[name], rows(seed=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import load_adult
+from fairflows import DataError, load_adult
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Persons
 
@@ -34,8 +34,24 @@ def test_named_persons_are_found_wherever_their_rows_went():
     assert ledger.already_used(ledger.read(moved, Persons.of(moved.index))) == 50, (
         "persons, not rows, and whatever their values are now"
     )
-    strangers = frame.set_axis(pd.Index([f"new{i}" for i in range(100)], name="member"))
+    strangers = frame.set_axis(pd.Index([f"new{i}" for i in range(100)], name="member")).assign(x=range(100, 200))
     assert ledger.already_used(ledger.read(strangers, Persons.of(strangers.index))) == 0
+    renamed = frame.set_axis(strangers.index)
+    assert ledger.already_used(ledger.read(renamed, Persons.of(renamed.index))) == 100, "rows that nobody else has"
+
+
+def test_training_rows_are_refused_under_any_name():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=500)})
+    named = Ledger.of(frame, Persons.of(np.arange(500)), KEY)
+    named.refuse_training_rows(frame, Persons.of([f"{i:07d}" for i in range(500)]))  # known by name, as others encode
+    with pytest.raises(DataError, match="^500 of these rows at least .* under other names"):
+        named.refuse_training_rows(frame, Persons.of(np.arange(500) + 10**6))
+    unnamed = ledger_of(frame)
+    for persons in (Persons.unnamed(500), Persons.of(np.arange(500))):
+        with pytest.raises(DataError, match="without an identifier, and names that come now cannot say") as error:
+            unnamed.refuse_training_rows(frame, persons)
+        assert "identifier=" not in str(error.value), "no advice that would get around it"
 
 
 def test_a_named_index_names_nobody():

@@ -191,7 +191,7 @@ def test_acceptance_row_and_coin_are_independent():
 
 def test_a_person_with_more_rows_than_stated_is_refused():
     persons = Persons.of([1, 1, 1, 2])
-    with pytest.raises(DataError, match=r"at most 2 rows, .*; one of these persons has 3"):
+    with pytest.raises(DataError, match=r"at most 2 rows, .*; 1 of these 2 persons have more, up to 3"):
         persons.random_rows(np.arange(4, dtype=np.uint64), 0, 2)
     with pytest.raises(DataError, match=r"at most 0 row"):
         Persons.unnamed(2).random_rows(np.arange(2, dtype=np.uint64), 0, 0)

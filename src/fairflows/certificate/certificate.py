@@ -85,6 +85,8 @@ class Certificate:
         Name of the sensitive attribute.
     released : tuple of str
         All parts that are released together: "cell" or "latent", and "label".
+    columns : tuple of str
+        The columns of a released row; empty where a step that is not ours gives them.
     n : dict
         Number of independent rows of each group that were counted, at most one of each person.
     delta : float
@@ -138,6 +140,7 @@ class Certificate:
     versions: dict[str, str]
     target: float | None = field(default=None, metadata=PROBABILITY)
     n_cells: int | None = None
+    columns: tuple[str, ...] = ()
     most_rows: int = 1
     look: int = 1
     releases: int = 0

@@ -326,6 +326,7 @@ class Case:
             statements=statements,
             sensitive=str(self.rows.a.name),
             released=self.released,
+            columns=_columns(self),
             n=self.n,
             n_cells=self._n_cells,
             delta=self.delta,
@@ -347,18 +348,29 @@ class Case:
         return certificate.sealed(self.model.secret) if self.model.secret else certificate
 
 
+def _columns(case: Case) -> tuple[str, ...]:
+    """Return the columns of a released row, where an encoder of ours gives them."""
+    last = case.model.last
+    if last is None:
+        return ()
+    label = [str(case.rows.y.name)] if case.rows.y is not None and "label" in case.released else []
+    return tuple(dict.fromkeys([*map(str, last.get_feature_names_out()), *label]))
+
+
 def _look(case: Case) -> tuple[int, list[Look]]:
     """Record the look that a case is, before anything is computed from the rows; its number, and the other looks.
 
     The sizes of the groups are no look at what tells them apart.
     """
     with open_looks() as looks:
-        rows = looks.rows(case.rows.X, case.rows.identifier)
-        look, others = looks.find(rows, case.name, request_of(looks, case))
+        rows = looks.rows(case.rows.X, case.rows.persons)
+        request = request_of(looks, case)
+        look, others = looks.find(rows, case.name, request) if rows.named else (Look(1, case.name, request), [])
         if case.laws:
             delta, n_models = delta_of_look(case.delta, look.number), len(case.model.cells_of_models)
             check_reachable(case.n, delta, target=case.target, n_models=n_models)
-        looks.record(rows, look)
+        if rows.named:
+            looks.record(rows, look)
     return look.number, others
 
 
@@ -474,6 +486,8 @@ def _assumptions(c: Certificate, case: Case) -> Iterator[tuple[str, dict[str, ob
         yield "noise", {}
     if c.look > 1:
         yield "look", {"look": c.look}
+    if case.laws and not has_names:
+        yield "looks not counted", {}
     yield "errors add up", {}
     if not model.secret:
         yield "no seal", {}

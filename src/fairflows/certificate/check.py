@@ -23,7 +23,7 @@ from fairflows.certificate.statement import FoldCounts, Statement, blocks_statem
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_file
 from fairflows.table.json_text import parse_json, read_as, read_text
-from fairflows.table.reading import kind_of, read_frame
+from fairflows.table.reading import kind_of, open_table, read_frame
 from fairflows.table.text_format import own_format
 
 Verdict = Literal["ok", "FAILED", "UNKNOWN", "note"]
@@ -81,8 +81,9 @@ def check(certificate: str | Path, file: str | Path | None = None) -> Checked:
 
     Every bound on the true distribution is computed again from the counts that its statement prints. The file's
     SHA-256 is compared with those that the certificate names, and with the producer's list beside it
-    (``certificate.files.json``). Where the file holds the cells of exactly the persons that were counted, its own
-    histogram is compared with the counts. That persons were counted in their true groups cannot be checked.
+    (``certificate.files.json``); its columns are compared with those of a released row. Where the file holds the cells
+    of exactly the persons that were counted, its own histogram is compared with the counts. That persons were counted
+    in their true groups cannot be checked.
 
     Parameters
     ----------
@@ -128,6 +129,7 @@ def check(certificate: str | Path, file: str | Path | None = None) -> Checked:
         path, sha256 = Path(file), file_sha256(Path(file))
         names = [name for name, known in document.released_files.items() if known == sha256]
         results.append(_check_file(path, sha256, names, document, listed))
+        results.append(_check_columns(path, document))
         if not any(result.what == "counts" and result.verdict == "FAILED" for result in results):
             results.append(_check_histogram(path, names, document))
     results += _what_cannot_be_known(document)
@@ -479,6 +481,22 @@ def _check_file(path: Path, sha256: str, names: list[str], c: Certificate, liste
     if path.name in c.released_files or path.name in others:
         return Result("file", "FAILED", f"It is not the {path.name!r} that was released: it was changed or replaced.")
     return Result("file", "UNKNOWN", "No list names it. That it comes from the same model is only claimed.")
+
+
+def _check_columns(path: Path, c: Certificate) -> Result:
+    """Check that a file has the columns of a released row, and not the sensitive one."""
+    found = open_table(path, own_format(path) if kind_of(path) == "csv" else None).columns
+    sensitive = [name for name in found if name == c.sensitive or name in c.sensitive.split(" and ")]
+    if sensitive and not set(sensitive) <= set(c.columns):
+        return Result("columns", "FAILED", f"It holds the sensitive column {sensitive[0]!r}: it is no released file.")
+    if not c.columns:
+        return Result("columns", "note", "The certificate does not say which columns a released row has.")
+    missing, others = ([name for name in a if name not in b] for a, b in ((c.columns, found), (found, c.columns)))
+    if others:
+        return Result("columns", "FAILED", f"It holds the column {others[0]!r}, which no released row has.")
+    if missing:
+        return Result("columns", "FAILED", f"It lacks the column {missing[0]!r}, which every released row has.")
+    return Result("columns", "ok", "It has the columns of a released row, and no others.")
 
 
 def _check_histogram(path: Path, names: list[str], c: Certificate) -> Result:

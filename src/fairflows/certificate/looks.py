@@ -3,7 +3,8 @@
 A certificate spends its probability of error when it looks at persons, so looks are counted for the persons and not for
 a model: a model that is fitted again, under another key or into another folder, does not make them new. Asking again
 for the certificate of the same model, rows and settings is not a new look: it gives the same numbers, which are known
-already. The record is a private folder of the user's:
+already. Looks at persons without names are not counted: one column less would make other persons of them. The record is
+a private folder of the user's:
 
 ===========  ==========================================================================================================
 ``key``      the record's own secret, made once: it recognises persons whatever key a model has
@@ -22,7 +23,7 @@ import json
 import os
 import secrets
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -31,14 +32,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import platformdirs
-import pyarrow as pa
-import pyarrow.compute as pc
 from filelock import FileLock, Timeout
 
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.json_text import parse_json
 from fairflows.table.ledger import RowsSeen, is_part
-from fairflows.table.persons import KEY_BYTES, Hashes, Key, content_hashes, fingerprint, keyed_hashes, new_key
+from fairflows.table.persons import KEY_BYTES, Hashes, Key, Persons, fingerprint, new_key
 
 ENVIRONMENT = "FAIRFLOWS_LEDGER"
 
@@ -64,15 +63,9 @@ class Looks:
     folder: Path
     key: Key  # the record's own secret
 
-    def rows(self, X: pd.DataFrame, names: Iterable[object] | None) -> RowsSeen:
-        """Hash the rows of persons with these names, in any order, repeated or not.
-
-        Rows without names (None) are recognised by their values, also in a look that had names.
-        """
-        persons: Hashes = np.empty(0, np.uint64)
-        if names is not None:
-            persons = np.unique(keyed_hashes(normal_names(names), self.key, "person"))
-        return RowsSeen(names is not None, persons, content_hashes(X, self.key))
+    def rows(self, X: pd.DataFrame, persons: Persons) -> RowsSeen:
+        """Hash rows. Those of persons without names are recognised by their values, also in a look that had names."""
+        return RowsSeen.of(X, persons, self.key)
 
     @property
     def releases(self) -> Looks:
@@ -108,7 +101,8 @@ class Looks:
         look = replace(look, date=now.isoformat(timespec="seconds"))
         about = {"format": _FORMAT, "key": _digest(self.key), "named": rows.named, **asdict(look)}
         data = io.BytesIO()
-        np.savez(data, about=np.array(json.dumps(about)), persons=rows.persons, contents=rows.contents)
+        hashes = {"persons": np.unique(rows.persons), "contents": np.sort(rows.contents)}
+        np.savez(data, about=np.array(json.dumps(about)), **hashes)
         _write(self.folder / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.npz", data.getvalue())
         return look
 
@@ -126,7 +120,7 @@ def open_looks() -> Iterator[Looks]:
     --------
     >>> frame = pd.DataFrame({"age": [31, 45, 27]})
     >>> with open_looks() as looks:
-    ...     rows = looks.rows(frame, names=["ann", "bob", "eve"])
+    ...     rows = looks.rows(frame, Persons.of(["ann", "bob", "eve"]))
     ...     first, _ = looks.find(rows, "a model", looks.request("a model", "these rows", 0.05))
     ...     _ = looks.record(rows, first)
     ...     again, _ = looks.find(rows, "a model", looks.request("a model", "these rows", 0.05))
@@ -152,21 +146,6 @@ def open_looks() -> Iterator[Looks]:
         yield Looks(folder, key)
     finally:
         lock.release()
-
-
-def normal_names(names: Iterable[object]) -> list[str]:
-    """Normalise identifiers: without blanks around them, leading zeros, or ".0" after an integer.
-
-    Two persons of one file may become one by this. That errs on the safe side here, because a person who is not
-    recognised would be certified on as if she were new.
-
-    Examples
-    --------
-    >>> normal_names(["0000007", "7.0", " 7", 7, "000", "A07"])
-    ['7', '7', '7', '7', '0', 'A07']
-    """
-    trimmed = pc.utf8_trim_whitespace(pa.array([str(name) for name in names], pa.string()))
-    return pc.replace_substring_regex(trimmed, r"^0*([0-9]+)(\.0*)?$", r"\1").to_pylist()
 
 
 def _key_of(folder: Path) -> Key:
@@ -210,8 +189,8 @@ def _write(path: Path, data: bytes) -> None:
 def _share_persons(one: RowsSeen, other: RowsSeen) -> bool:
     """Whether two looks have a person in common; without names, whether one file may be a part of the other."""
     if one.named and other.named:
-        return one.shared(other) > 0
-    return one.shared(other) > 0 or is_part(*sorted((one.contents, other.contents), key=len))
+        return one.same_names(other) > 0
+    return one.under_other_names(other) > 0 or is_part(*sorted((one.contents, other.contents), key=len))
 
 
 def _read(path: Path, key: Key) -> tuple[RowsSeen, Look]:

@@ -164,8 +164,10 @@ def _differences_in_statement(what: str, stated: Statement | None, computed: Sta
 
 def _differences_in_looks(c: Certificate, case: Case) -> Iterator[Difference]:
     """Compare the number of the look with the user's record, where that has a look at these persons."""
+    if not case.rows.persons.named:
+        return
     with open_looks() as looks:
-        request, others = request_of(looks, case), looks.at(looks.rows(case.rows.X, case.rows.identifier))
+        request, others = request_of(looks, case), looks.at(looks.rows(case.rows.X, case.rows.persons))
     known = next((look for look in others if look.request == request), None)
     if known is None and any(look.number == c.look for look in others):
         yield Difference("look", f"Another certificate is look {c.look} of these persons in the user's record.")

@@ -437,6 +437,9 @@ def _roles(run: Run | None, sensitive: list[str] | None, identifier: str | None)
         "sensitive": sensitive or run.sensitive,
         "identifier": identifier or run.identifier,
         "grouping": run.grouping,
+        "label": run.label,
+        "missing_group": run.missing_group,
+        "missing_label": run.missing_label,
     }
 
 

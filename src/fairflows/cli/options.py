@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 _SAME_NAMES = (
-    "categorical decimal delta drop encoding engine groups label method most_rows output replace sensitive separator "
-    "target"
+    "categorical decimal delta drop encoding engine groups label method missing_group missing_label most_rows output "
+    "replace sensitive separator target"
 )
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
     "identifier": "--id",
     "kinds": "--categorical",
-    "missing": "--missing-label, --missing-group",
     "rules": "--rule",
 }
 """The option of each parameter that a message may name."""
@@ -83,10 +82,10 @@ _READING: dict[str, Any] = {
         list[str] | None, _about_file(help="Column whose numbers are categories; may be repeated.", callback=distinct)
     ],
     "missing_label": Annotated[
-        Literal["error", "drop"] | None, _about_file(help="Rows without a label; by default an error.")
+        Literal["drop", "keep"] | None, _about_file(help="Rows without a label; by default an error.")
     ],
     "missing_group": Annotated[
-        Literal["error", "drop"] | None, _about_file(help="Rows without a group; by default an error.")
+        Literal["drop", "group"] | None, _about_file(help="Rows without a group; by default an error.")
     ],
     "groups": Annotated[
         list[str] | None,
@@ -107,8 +106,8 @@ class Reading(TextFormat):
     label: str | None = None
     identifier: str | None = None
     categorical: list[str] | None = None
-    missing_label: str | None = None
-    missing_group: str | None = None
+    missing_label: Literal["drop", "keep"] | None = None
+    missing_group: Literal["drop", "group"] | None = None
     groups: list[str] | None = None
     drop: list[str] | None = None
 
@@ -120,16 +119,12 @@ class Reading(TextFormat):
         return read_frame(path, identifier=self.identifier, text_format=text_format)
 
     def table(self, frame: pd.DataFrame, name: str) -> Table:
-        """Return the table of a frame. Missing features are categories of their own."""
+        """Return the table of a frame."""
         from fairflows.table.grouping import read_cuts
         from fairflows.table.table import Table
 
-        needed = self.sensitive if self.missing_group == "drop" else []
-        if self.missing_label == "drop" and self.label is not None:
-            needed = [*needed, self.label]
-        needed = [column for column in needed if column in frame]
         return Table(
-            frame.dropna(subset=needed).reset_index(drop=True) if needed else frame,
+            frame,
             name=name,
             sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
             label=self.label,
@@ -137,8 +132,8 @@ class Reading(TextFormat):
             groups=read_cuts(self.groups or []),
             kinds=dict.fromkeys(self.categorical or [], "categorical"),
             drop=self.drop or [],
-            missing="category",
-            multiclass=True,
+            missing_group=self.missing_group or "error",
+            missing_label=self.missing_label or "error",
         )
 
 

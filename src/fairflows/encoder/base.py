@@ -24,7 +24,9 @@ from fairflows.encoder.rows import (
     find_attribute,
     find_features,
     find_persons,
+    fitted_ranges,
     group_places,
+    note_beyond,
     read_training_rows,
     whole_frame,
 )
@@ -32,7 +34,7 @@ from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import Dtype, Schema
 from fairflows.table.frames import ColumnLike, Frame, as_kind_of, has_names, materialised
 from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Key, Persons, new_key
+from fairflows.table.persons import Key, Persons, check_most_rows, new_key
 from fairflows.table.table import Role, Table
 
 if TYPE_CHECKING:
@@ -42,6 +44,13 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Cells = npt.NDArray[np.intp]
 Groups = npt.NDArray[np.intp]
+
+
+MORE_ROWS = (
+    "Keep fewer rows of each person, or fit the model to a table that states the most rows that anybody may have "
+    "(most_rows=...)."
+)
+"""What to do if later persons have more rows than those that a model was fitted to."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +160,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         How many columns of X are encoded.
     schema_ : Schema
         The content of these columns, by which later files are read; empty after a fit to an array.
+    ranges_ : dict
+        Smallest value, largest value and number of values of each column of numbers or times.
     output_ : EncodedColumns
         The columns of encoded rows.
     n_cells_ : int or None
@@ -169,6 +180,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     ledger_: Ledger
     most_rows_: int | None
     schema_: Schema
+    ranges_: dict[Hashable, tuple[float, float, int]]
     missing_: str
     output_: EncodedColumns
     n_cells_: int | None = None
@@ -282,12 +294,15 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         named = isinstance(X, Table | pd.DataFrame) or has_names(X)
         if not named or features.columns.tolist() != list(getattr(self, "feature_names_in_", ())):
             validate_data(self, features if named else features.to_numpy(), skip_check_array=True, reset=False)
-        return Rows(self.schema_.apply(features), group, persons, OutsideValues(len(frame)))
+        rows = Rows(self.schema_.apply(features), group, persons, OutsideValues(len(frame)))
+        note_beyond(self.ranges_, rows)
+        return rows
 
     def transform(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Frame:
         """Encode rows; the result is the kind of table that X is."""
         X = materialised(X)
         rows = self.read(X, sensitive_features)
+        refuse_more_rows(self, rows.persons)
         encoded = self.encode(rows)
         rows.outside.warn()
         return handed_over(X, encoded)
@@ -355,6 +370,7 @@ def begin_fit(
     encoder.schema_, encoder.missing_ = rows.schema, rows.missing
     encoder.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
     encoder.classes_ = None if rows.label is None else rows.label.classes
+    encoder.ranges_ = fitted_ranges(encoder, rows.X)
     return rows
 
 
@@ -368,6 +384,15 @@ def check_fitted(encoder: Encoder) -> None:
     """Raise scikit-learn's error for an encoder that is not fitted."""
     if "ledger_" not in vars(encoder):
         check_is_fitted(encoder, "ledger_")
+
+
+def refuse_more_rows(encoder: Encoder, persons: Persons) -> None:
+    """Raise if a person has more rows than in the table that the encoder was fitted to, where persons are named.
+
+    A certificate is about so many rows of a person; without an identifier it is about one.
+    """
+    if persons.named:
+        check_most_rows(persons.rows_each(), encoder.most_rows_ or 1, MORE_ROWS)
 
 
 def is_fitted(encoder: Encoder) -> bool:

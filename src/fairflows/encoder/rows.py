@@ -7,7 +7,7 @@ what its fit found (``groups_``, ``schema_``, ``missing_``). `read_training_rows
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -15,12 +15,23 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.stats import poisson
 from sklearn.utils.validation import check_array, validate_data
 
 from fairflows.codec import OutsideValues
 from fairflows.encoder.labels import Label, LabelsLike
 from fairflows.exceptions import DataError, check_choice, warn_user
-from fairflows.table.columns import Schema, check_kinds, check_known, places_in, shown, sorted_values
+from fairflows.table.columns import (
+    Schema,
+    check_kinds,
+    check_known,
+    floats,
+    group_numbers,
+    has_order,
+    of_one_type,
+    shown,
+    sorted_values,
+)
 from fairflows.table.frames import ColumnLike, TableLike, has_names, materialised, to_pandas
 from fairflows.table.persons import Key, Persons, check_key, new_key
 from fairflows.table.table import Role, Table, role_column
@@ -32,6 +43,8 @@ FloatArray = npt.NDArray[np.float64]
 Groups = npt.NDArray[np.intp]
 RowsLike: TypeAlias = "Table | TableLike"
 """Rows as users bring them to an encoder."""
+
+_BY_CHANCE = 1e-4  # probability that fresh rows have so many values beyond the training range
 
 FRESH_COINS = (
     "No identifier says which rows are the same person, so every row gets fresh randomness. Encoding a person twice "
@@ -147,6 +160,33 @@ def read_training_rows(
     )
 
 
+def fitted_ranges(encoder: Encoder, X: pd.DataFrame) -> dict[Hashable, tuple[float, float, int]]:
+    """Return smallest value, largest value and number of values of each column of numbers or times."""
+    kinds = encoder.get_params(deep=False).get("kinds") or {}
+    ranges = {}
+    for name, column in X.items():
+        if has_order(column.dtype) and column.dtype.kind != "c" and kinds.get(name) != "categorical":
+            x = floats(column)
+            known = x[~np.isnan(x)]
+            if len(known):
+                ranges[name] = (float(known.min()), float(known.max()), len(known))
+    return ranges
+
+
+def note_beyond(ranges: Mapping[Hashable, tuple[float, float, int]], rows: Rows) -> None:
+    """Note the numbers beyond the training range, where they are more than fresh rows of the same law would have.
+
+    Of n training rows and one more, each is the largest or the smallest with probability 2/(n + 1) at most.
+    """
+    for name, (low, high, n) in ranges.items():
+        if not has_order(rows.X[name].dtype):
+            continue  # refused by whoever encodes it
+        x = floats(rows.X[name])
+        beyond = (x < low) | (x > high)
+        if beyond.any() and poisson.sf(beyond.sum() - 1, 2 * len(x) / (n + 1)) < _BY_CHANCE:
+            rows.outside.note(str(name), "beyond", beyond)
+
+
 def read_latent(
     encoder: Encoder, Z: TableLike, sensitive_features: Role | None, persons: Persons | None, *, by_person: bool
 ) -> Rows:
@@ -171,7 +211,7 @@ def group_places(attribute: pd.Series | None, groups: list[Hashable], n_rows: in
     """Return each row's place in `groups`; 0 where there is no attribute, or no groups were fitted."""
     if attribute is None or not groups:
         return np.zeros(n_rows, dtype=np.intp)
-    group = places_in(groups, attribute)
+    group = group_numbers(groups, attribute)
     if (group < 0).any():
         first = attribute.iloc[int((group < 0).argmax())]
         raise DataError(
@@ -190,7 +230,7 @@ def _rule_for_missing(encoder: Encoder, X: RowsLike) -> Literal["error", "catego
     if rule is not None:
         check_choice("missing", rule, ("error", "category"))
         return "category" if rule == "category" else "error"
-    return "category" if isinstance(X, Table) and X.missing == "category" else "error"
+    return "category" if isinstance(X, Table) else "error"
 
 
 def whole_frame(X: RowsLike, missing: str) -> pd.DataFrame:
@@ -233,7 +273,7 @@ def find_attribute(
 def _find_groups(attribute: pd.Series) -> list[Hashable]:
     if attribute.isna().any():
         raise DataError(f"The sensitive attribute must be known in every row; {int(attribute.isna().sum())} are not.")
-    groups = sorted_values(attribute)
+    groups = sorted_values(of_one_type(attribute))
     if len(groups) < 2:
         raise DataError(f"The sensitive attribute needs at least two groups; every row is {shown(groups[0])}.")
     return groups

@@ -51,7 +51,7 @@ from fairflows.table.columns import (
     shown,
 )
 from fairflows.table.frames import ColumnLike, Frame, has_names, materialised, only_used_categories, to_pandas
-from fairflows.table.ledger import Ledger, RowsSeen
+from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Hashes, Key, Persons, Places, content_hashes, keyed_hashes, new_key
 from fairflows.table.reading import check_texts
 from fairflows.table.table import Role, Table
@@ -341,7 +341,7 @@ class Release(Encoder):
         if self.most_rows is None and dealt.most_rows is not None:
             self.most_rows_ = dealt.most_rows
         self.table_ = self._released_table(rows, cells, dealt)
-        self.ledger_ = Ledger(self.key_, [_seen(rows.X, persons if dealt.named else None, self.key_)])
+        self.ledger_ = Ledger.of(rows.X, persons if dealt.named else Persons.unnamed(len(rows.X)), self.key_)
         return cells
 
     def _around(
@@ -433,8 +433,12 @@ class Release(Encoder):
         # Attacks and reports know the rows of such a table by their values, which no fold was dealt by.
         is_unnamed = isinstance(X, Table) and X.identifier is None
         rows = encoder.read(X, sensitive_features, None if is_unnamed and self.identifier else persons)
-        if not rows.persons.named or (is_unnamed and self.identifier is None):
-            self._refuse_training_rows(rows)
+        if not rows.persons.named and self.identifier is not None:
+            raise DataError(
+                f"A release knows the model that has not seen a person by their {self.identifier!r} "
+                f"(identifier={self.identifier!r}), which these rows lack: add that column, or make it the index."
+            )
+        self.ledger_.refuse_training_rows(rows.X, Persons.unnamed(len(rows.X)) if is_unnamed else rows.persons)
         return rows
 
     def cells(self, X: Rows | RowsLike, *, sensitive_features: Role | None = None) -> Cells:
@@ -500,19 +504,12 @@ class Release(Encoder):
         """
         if self.table_ is None:
             return super().already_used(table)
-        of_training, of_choices = Ledger(self.key_, self.ledger_.used[:1]), Ledger(self.key_, self.ledger_.used[1:])
+        training, *choices = self.ledger_.used
         seen = self.ledger_.read(table.X, table.persons)
-        chosen_by = of_choices.already_used(seen)
-        if self.is_of(table):
-            return chosen_by
-        others = np.ones(len(table), dtype=bool)
-        if table.persons.names is not None and of_training.used[0].named:
-            known = np.isin(keyed_hashes(table.persons.names, self.key_, "person"), of_training.used[0].persons)
-            others = ~known[table.persons.codes]
-        if not others.any():
-            return chosen_by
-        unnamed = _seen(table.X[others], None, self.key_)
-        return min(chosen_by + of_training.already_used(unnamed), table.persons.n)
+        used = Ledger(self.key_, choices).already_used(seen)
+        if not self.is_of(table):
+            used += training.under_other_names(seen)
+        return min(used, table.persons.n)
 
     def is_of(self, table: Table) -> bool:
         """Whether a table is the one that the release was fitted to, in any order of rows."""
@@ -534,21 +531,6 @@ class Release(Encoder):
         if table.identifier is not None or self.table_ is None or not self.is_of(table):
             return None
         return self.table_.counts
-
-    def _refuse_training_rows(self, rows: Rows) -> None:
-        """Raise where unnamed rows are rows of the training table, which their values tell."""
-        if self.identifier is not None:
-            raise DataError(
-                f"A release knows the model that has not seen a person by their {self.identifier!r} "
-                f"(identifier={self.identifier!r}), which these rows lack: add that column, or make it the index."
-            )
-        used = Ledger(self.key_, self.ledger_.used[:1]).already_used(_seen(rows.X, None, self.key_))
-        if used:
-            raise DataError(
-                f"The models were fitted to {used:,} of these rows at least, and without an identifier nobody knows "
-                "which of the models has not seen whom. fit_transform releases the table that it is fitted to, and "
-                "transform takes new persons. Or name the persons (identifier=...)."
-            )
 
     def _check_settings(self) -> None:
         check_choice("output", self.output, ("row", "cell"))
@@ -900,12 +882,6 @@ def _label_codes(encoder: Encoder, y: LabelsLike | None) -> Groups | None:
 def _by_contents(rows: Rows) -> Persons:
     """Return persons whose coins can be repeated: rows that a model is fitted to are not released."""
     return Persons.by_contents(content_hashes(rows.X, b"cells"))
-
-
-def _seen(X: pd.DataFrame, persons: Persons | None, key: Key) -> RowsSeen:
-    """Return rows as a ledger knows them, by their persons and always by their values."""
-    seen = RowsSeen.of(X, Persons.unnamed(len(X)) if persons is None else persons, key)
-    return replace(seen, contents=content_hashes(X, key))
 
 
 def _check_alike(what: str, found: Sequence[Sequence[Hashable]]) -> None:

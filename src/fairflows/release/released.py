@@ -170,16 +170,16 @@ class Released:
 
     def encode_rows(
         self, X: pd.DataFrame, attribute: Role | None, persons: Persons | None
-    ) -> tuple[pd.DataFrame, dict[Hashable, int]]:
+    ) -> tuple[pd.DataFrame, Rows]:
         """Release features that come without a `Table`, in double precision.
 
-        Also count the rows of each group with values that could not be brought back into the fitted domain.
+        The rows come back too, with the values noted that are outside of the fitted domain.
         """
         if self.encoder is None:
             raise DataError(f"{type(self.model).__name__} is no encoder of fairflows.")
         rows = self.encoder.read(X, attribute, persons)
         released = self._named(_through(self.steps, self.encoder.encode(rows), attribute, rows.persons))
-        return released, rows.count_unknown(self.encoder.groups_)
+        return released, rows
 
     def cells(self, table: Table) -> Cells:
         """Return the cell of each row, with coins that can be repeated."""

@@ -78,6 +78,8 @@ ASSUMPTIONS = {
     "look": "This is look {look} of these persons, and spends its share of δ. That covers models that were fixed "
     "beforehand, or tried because an earlier one did not meet the target. A model that was chosen after reading "
     "earlier bounds of the same persons needs new persons.",
+    "looks not counted": "No identifier says whose rows these are, so earlier certificates of the same persons cannot "
+    "be recognised, and none was counted: the bound holds for the first certificate that these persons give.",
     "errors add up": "Each statement has its own probability of error; all of them hold together except with "
     "probability of the sum.",
     "no seal": "The model has no key, so there is no seal: results that cannot be computed again, such as the attack, "
@@ -332,6 +334,8 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
     counted = ", ".join(f"{group}: {count:,}" for group, count in c.n.items())
     unit = "rows of different persons" if c.most_rows > 1 else "persons"
     look = f"; look {c.look} of these persons" if c.look else ""
+    if any(assumption.key == "looks not counted" for assumption in c.assumptions):
+        look = "; without names, so that earlier looks are not counted"
     found.append(("counted", f"{unit if c.look else 'rows of the table'}, {counted}{look}"))
     if c.releases > 1:
         found.append(("releases", f"{c.releases} of these rows, by the producer's record; together they may tell more"))

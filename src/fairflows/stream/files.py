@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
 from functools import partial
 from importlib import import_module
 from itertools import chain
@@ -31,18 +32,19 @@ from fairflows.release.released import Model, Released, role_values
 from fairflows.stream.batches import (
     BatchEncoder,
     Encoded,
+    FileRows,
+    Found,
     Precision,
     attribute_of,
     encode_batch,
     encoder_of,
     sensitive_columns,
     to_arrow,
-    warn_of_unknown,
 )
 from fairflows.table.columns import Schema, check_known
 from fairflows.table.folders import check_file, new_file, new_folder, side_folder
 from fairflows.table.frames import NULLABLE, columns_of, from_arrow
-from fairflows.table.grouping import Grouping
+from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.persons import Persons
 from fairflows.table.reading import PACKED_SUFFIXES, kind_of, naming_file, open_table, reading, with_identifier
 from fairflows.table.text_format import TextFormat, own_format
@@ -65,6 +67,9 @@ def encode_file(
     sensitive: str | Sequence[str] | None = None,
     grouping: Grouping | None = None,
     identifier: str | None = None,
+    label: str | None = None,
+    missing_group: MissingGroup = "error",
+    missing_label: MissingLabel = "error",
     text_format: TextFormat | None = None,
     keep: Sequence[str] = (),
     keep_order: bool = False,
@@ -90,7 +95,12 @@ def encode_file(
         How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
     identifier : str, optional
         Column that names the person of a row: noise, coin and fold are keyed hashes of it. Without one, every row gets
-        fresh randomness.
+        fresh randomness. Nobody may have more rows than somebody in training had.
+    label : str, optional
+        Column of the label, where the model was fitted to a table with one. The source need not have it.
+    missing_group, missing_label : str, default="error"
+        What is done with rows that miss their group or their label, as in the `Table` that the model was fitted to. A
+        certificate is about rows that were treated so. Rows that are dropped are counted in a warning.
     text_format : TextFormat, optional
         How the source is written, if it is a CSV file whose header does not show it.
     keep : sequence of str, default=()
@@ -109,22 +119,26 @@ def encode_file(
         The number of encoded rows.
     """
     check_file(Path(target), Path(source))
-    encode = BatchEncoder(model, sensitive, grouping, identifier, keep, precision)
+    rows = FileRows(sensitive, grouping, identifier, label, missing_group, missing_label)
+    encode = BatchEncoder(model, rows, keep, precision)
     reader = TableReader(Path(source), BATCH_ROWS, encode.schema, encode.identifier, text_format)
 
     def encoded(batch: pa.Table) -> Encoded:
         with naming_file(reader.path):
             return encode(batch)
 
-    unknown: Counter[Hashable] = Counter()
+    found = Found()
     show = on_progress or (lambda done, total: None)
-    tables = _counted(in_order(encoded, reader.tables(encode.columns)), unknown, lambda done: show(done, reader.n_rows))
+    batches = in_order(encoded, reader.tables(encode.needed(reader.columns)))
+    tables = _counted(batches, found, lambda done: show(done, reader.n_rows))
     # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
     n_expected = reader.n_rows or reader.path.stat().st_size // 32
     n_buckets = int(np.clip(-(-n_expected // ROWS_PER_BUCKET), 1, MOST_BUCKETS))
     with new_file(Path(target)) as side, side_folder(Path(target)) as folder:
         n_rows = write_table(tables if keep_order else shuffled(tables, n_buckets, folder), side, Path(target))
-    warn_of_unknown(unknown)
+        with naming_file(reader.path):
+            encode.check_number_of_rows(found)
+    found.warn(label)
     return n_rows
 
 
@@ -206,7 +220,10 @@ def encode_folder(model: Model, source: str | Path, target: str | Path, **settin
         data = import_module("ray.data")
     except ImportError:
         raise DataError("Ray is not installed: pip install 'fairflows[ray]'.") from None
-    encode = BatchEncoder(model, **settings)
+    names = {field.name for field in fields(FileRows)}
+    of_rows = {name: given for name, given in settings.items() if name in names}
+    others = {name: given for name, given in settings.items() if name not in names}
+    encode = BatchEncoder(model, FileRows(**of_rows), **others)
     if encode.needs_identifier:
         raise DataError("On a cluster a task may run twice: name the column of the persons (identifier=...).")
     is_local = "://" not in str(target)
@@ -216,9 +233,10 @@ def encode_folder(model: Model, source: str | Path, target: str | Path, **settin
     with place as written:
         try:
             rows = data.read_parquet(str(source))
-            encode.output_schema(rows.schema().base_schema)
+            schema = rows.schema().base_schema
+            encode.output_schema(schema)
             work = partial(encode_batch, model, key=encode.keys, **settings)
-            needed = rows.select_columns(encode.columns)
+            needed = rows.select_columns(encode.needed(schema.names))
             encoded = needed.map_batches(work, batch_format="pyarrow", batch_size=BATCH_ROWS)
             encoded.random_shuffle(seed=secrets.randbits(31)).write_parquet(str(written))
         except Exception as error:  # Ray wraps the errors of its workers
@@ -364,12 +382,12 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
                 future.cancel()
 
 
-def _counted(encoded: Iterable[Encoded], unknown: Counter[Hashable], show: Callable[[int], None]) -> Iterator[pa.Table]:
-    """Yield encoded batches in one schema; count rows with unknown values in `unknown`, and show how many are done."""
+def _counted(encoded: Iterable[Encoded], found: Found, show: Callable[[int], None]) -> Iterator[pa.Table]:
+    """Yield encoded batches in one schema; add up what was found in them, and show how many rows are done."""
     schema: pa.Schema | None = None
     done = 0
     for batch in encoded:
-        unknown.update(batch.unknown)
+        found.add(batch.found)
         done += batch.table.num_rows
         show(done)
         # Where a model ends with somebody else's step, the first batch fixes the columns.

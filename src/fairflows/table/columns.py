@@ -225,16 +225,19 @@ def with_columns(X: pd.DataFrame, changed: Mapping[Hashable, pd.Series]) -> pd.D
     return X
 
 
-def check_complete(X: pd.DataFrame, *, can_drop: bool = False) -> None:
+def check_complete(X: pd.DataFrame) -> None:
     """Raise if values are missing, with their number in each column."""
-    gaps = {name: is_missing for name in X if (is_missing := missing(X[name])).any()}
-    if gaps:
-        shown = ", ".join(f"{name!r} ({int(is_missing.sum()):,})" for name, is_missing in gaps.items())
-        drop = " or drop their rows (missing='drop')" if can_drop else ""
+    if gaps := gaps_by_column(X):
         raise DataError(
-            f"Missing values (NaN) are not accepted; found in column {shown}. Keep them as a category of their own "
-            f"(missing='category'){drop}."
+            f"Missing values (NaN) are not accepted; found in column {gaps}. Keep them as a category of their own "
+            "(missing='category')."
         )
+
+
+def gaps_by_column(X: pd.DataFrame) -> str:
+    """Return the number of missing values in each column that has some, in words; empty if none has."""
+    gaps = {name: int(is_missing.sum()) for name in X if (is_missing := missing(X[name])).any()}
+    return ", ".join(f"{name!r} ({count:,})" for name, count in gaps.items())
 
 
 def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
@@ -250,6 +253,26 @@ def places_in(values: pd.Index | Sequence[Hashable], column: pd.Series) -> npt.N
     place_of = {value: place for place, value in enumerate(values)}
     places = [place_of.get(value, -1) for value in found]
     return np.array([*places, -1], dtype=np.intp)[codes]  # the code of a missing value is -1
+
+
+def printed(value: object) -> str:
+    """Return a value as text; a whole number has one text, whether a table holds it as an integer or as a float."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def of_one_type(column: pd.Series) -> pd.Series:
+    """Return a column whose values have one type: as text if they have several, because 1 and "1" print alike."""
+    values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
+    if values.dtype != object or len({type(value) for value in values.dropna().unique()}) < 2:
+        return column
+    return column.astype(object).map(printed, na_action="ignore")
+
+
+def group_numbers(groups: Sequence[Hashable], column: pd.Series) -> npt.NDArray[np.intp]:
+    """Return the place of each value among the groups, or −1. They are compared as they print."""
+    codes, found = distinct_values(column)
+    place_of = {printed(group): place for place, group in enumerate(groups)}
+    return np.array([*(place_of.get(printed(value), -1) for value in found), -1], dtype=np.intp)[codes]
 
 
 def distinct_values(column: pd.Series) -> tuple[npt.NDArray[np.integer], list[Hashable]]:

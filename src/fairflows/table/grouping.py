@@ -6,18 +6,26 @@ A `Grouping` holds the cut points and the names themselves, so that every later 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError, check_count, warn_user
-from fairflows.table.columns import Schema, check_known, floats, is_number, kind_of_values
+from fairflows.table.columns import Schema, check_known, floats, is_number, kind_of_values, of_one_type, printed
 from fairflows.table.json_text import read_as
 
 OTHER = "other"
 """The name of the group that small groups are merged into."""
+
+MISSING = "missing"
+"""The name of the group, or label, of rows in which it is missing, where these are kept."""
+
+MissingGroup = Literal["error", "drop", "group"]
+MissingLabel = Literal["error", "drop", "keep"]
 
 Cuts = Mapping[str, Sequence[float]]
 """The cut points of columns of numbers."""
@@ -35,6 +43,8 @@ class Grouping:
         The cut points of a column of numbers, in order. A value belongs to the group above a cut point that it equals.
     merged : dict
         The final name of every group if small groups were merged, else empty.
+    missing : bool
+        Whether a missing value makes a group of its own, "missing".
 
     Examples
     --------
@@ -46,6 +56,7 @@ class Grouping:
     kinds: dict[str, str]
     cuts: dict[str, list[float]] = field(default_factory=dict)
     merged: dict[str, str] = field(default_factory=dict)
+    missing: bool = False
 
     def to_dict(self) -> dict[str, dict[str, object]]:
         """Return plain values, for JSON."""
@@ -70,6 +81,8 @@ class Grouping:
         others: dict[str, list[str]] = {}
         for before, group in self.merged.items():
             others.setdefault(group, []).append(before)
+        if self.missing:
+            cut.append(f"rows without {' or '.join(self.kinds)} are a group of their own, {MISSING!r}")
         return cut + [f"{_listed(names)} are one group, {group!r}" for group, names in others.items() if len(names) > 1]
 
     def schema(self, columns: Sequence[str]) -> Schema:
@@ -80,15 +93,19 @@ class Grouping:
     def apply(self, columns: pd.DataFrame) -> pd.Series:
         """Return the group of each row, from the sensitive columns in the order of `kinds`.
 
-        A missing value has a missing group. A group that is not in `merged` is a `DataError`.
+        A missing value has a missing group, unless it makes a group of its own. A group that is not in `merged` is a
+        `DataError`.
         """
         self._check_number(columns.shape[1])
         index, name = columns.index, " and ".join(map(str, columns))
-        columns = Schema(self.kinds).apply(columns.set_axis(list(self.kinds), axis=1))
+        columns = _of_one_type(columns.set_axis(list(self.kinds), axis=1))
+        columns = Schema(self.kinds).apply(columns)
         parts = {
             column: _cut(columns[column], self.cuts[column]) if column in self.cuts else columns[column]
             for column in self.kinds
         }
+        if self.missing:
+            parts = {column: _as_text(part).fillna(MISSING) for column, part in parts.items()}
         group = joined(pd.DataFrame(parts)) if len(parts) > 1 else parts[next(iter(parts))]
         if self.merged:
             group = _merge(_as_text(group), self.merged, name)
@@ -105,6 +122,7 @@ def make_grouping(
     cuts: Cuts | None = None,
     merge_small: int = 0,
     identifier: pd.Series | None = None,
+    missing: bool = False,
 ) -> Grouping:
     """Make groups of sensitive columns.
 
@@ -118,6 +136,8 @@ def make_grouping(
         Groups of fewer persons become one group, "other". If that is still smaller, the next smallest groups join it.
     identifier : Series, optional
         The person of each row. By default, every row counts as a person.
+    missing : bool, default=False
+        Whether a missing value makes a group of its own.
 
     Examples
     --------
@@ -126,14 +146,49 @@ def make_grouping(
     ['under 30', 'under 30', '30 to under 45', '30 to under 45', '45 and over', '45 and over']
     """
     check_count("merge_small", merge_small, 0)
-    columns = columns.set_axis([str(name) for name in columns], axis=1)
+    columns = _of_one_type(columns.set_axis([str(name) for name in columns], axis=1))
     for name in cuts or {}:
         check_known(name, columns.columns, "sensitive")
     kinds = {str(name): kind_of_values(column) for name, column in columns.items()}
-    grouping = Grouping(kinds, {name: _cut_points(name, columns[name], cut) for name, cut in (cuts or {}).items()})
+    points = {name: _cut_points(name, columns[name], cut) for name, cut in (cuts or {}).items()}
+    grouping = Grouping(kinds, points, missing=missing)
     if not merge_small:
         return grouping
-    return Grouping(kinds, grouping.cuts, _merged(grouping.apply(columns), merge_small, identifier))
+    return replace(grouping, merged=_merged(grouping.apply(columns), merge_small, identifier))
+
+
+def rows_kept(
+    sensitive: pd.DataFrame, label: pd.Series | None, missing_group: MissingGroup, missing_label: MissingLabel
+) -> npt.NDArray[np.bool_]:
+    """Return which rows are used, given their sensitive columns and their label.
+
+    A table that a model is fitted to and every later file go through this, so that the same rows are left out.
+
+    Raises
+    ------
+    DataError
+        A group or a label is missing, and nothing was said about that.
+    """
+    of_groups = "make them a group of their own (missing_group='group')"
+    of_labels = f"keep them with the label {MISSING!r} (missing_label='keep')"
+    roles = [("sensitive", "missing_group", missing_group, sensitive, of_groups)]
+    if label is not None:
+        roles.append(("label", "missing_label", missing_label, label.to_frame(), of_labels))
+    kept = np.ones(len(sensitive), dtype=bool)
+    for role, parameter, rule, columns, otherwise in roles:
+        is_missing = columns.isna().any(axis=1).to_numpy()
+        if rule == "error" and is_missing.any():
+            raise DataError(
+                f"The {role} column {' and '.join(map(str, columns))!r} must be known in every row; it is missing in "
+                f"{is_missing.sum():,} of {len(kept):,}. Drop those rows ({parameter}='drop'), or {otherwise}."
+            )
+        if rule == "drop":
+            kept &= ~is_missing
+    return kept
+
+
+def _of_one_type(columns: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({name: of_one_type(column) for name, column in columns.items()}, index=columns.index)
 
 
 def read_cuts(texts: Sequence[str]) -> dict[str, list[float]]:
@@ -233,11 +288,7 @@ def _merge(group: pd.Series, merged: Mapping[str, str], name: str) -> pd.Series:
 
 
 def _as_text(group: pd.Series) -> pd.Series:
-    """Return groups by name; a whole number has one name, whether a table holds it as an integer or as a float."""
-    numeric = is_number(group.dtype)
-    return group.astype(object).map(
-        lambda value: str(int(value)) if numeric and value == int(value) else str(value), na_action="ignore"
-    )
+    return group.astype(object).map(printed, na_action="ignore")
 
 
 def _listed(values: Sequence[str]) -> str:

@@ -42,7 +42,9 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return the JSON value that a text holds. Raise if it is nested too deeply to be worked on.
+    """Return the JSON value that a text holds. Raise if it is nested too deeply, or an object has a name twice.
+
+    Of two values under one name parsers take the first or the last: two readers would read different things.
 
     Examples
     --------
@@ -50,7 +52,7 @@ def parse_json(text: str) -> Any:
     {'cells': [16, 64]}
     """
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_with_names_once)
     except RecursionError:
         raise DataError(_too_deep()) from None
     except ValueError as error:
@@ -62,6 +64,14 @@ def parse_json(text: str) -> Any:
         if not level:
             return value
     raise DataError(_too_deep())
+
+
+def _with_names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r:.40} stands twice")
+    return found
 
 
 @cache  # a certificate is written and sealed many times, and to resolve its types takes a millisecond

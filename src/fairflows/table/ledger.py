@@ -30,42 +30,54 @@ class RowsSeen:
     """Hashes of rows."""
 
     named: bool  # whether an identifier says whose rows they are
-    persons: Hashes  # each person's hash; empty where nobody is named
-    contents: Hashes  # the hash of each row's values; may be empty where persons are named
+    persons: Hashes  # the hash of each row's person; empty where nobody is named
+    contents: Hashes  # the hash of each row's values
 
     @classmethod
     def of(cls, X: pd.DataFrame, persons: Persons, key: Secret) -> RowsSeen:
         """Hash the rows of a frame and the persons that they belong to."""
-        if persons.names is not None:
-            return cls(True, np.unique(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
-        return cls(False, np.empty(0, np.uint64), content_hashes(X, key))
+        contents = content_hashes(X, key)
+        if persons.names is None:
+            return cls(False, np.empty(0, np.uint64), contents)
+        return cls(True, keyed_hashes(persons.names, key, "person")[persons.codes], contents)
 
     def __len__(self) -> int:
         """Return the number of persons, or of rows where nobody is named."""
-        return len(self.persons if self.named else self.contents)
+        return len(np.unique(self.persons) if self.named else self.contents)
 
     def shared(self, other: RowsSeen) -> int:
-        """Count the other's persons who are here; without names, its rows that are recognised by their values.
+        """Count the other's persons who are here by name, and its other rows that are recognised by their values."""
+        return self.same_names(other) + self.under_other_names(other)
 
-        Rows of common values prove nothing. The other's rows are these, or a part of these where none of them is new
-        though so many fresh rows would bring new values. And rows that only one person has in each file are the same
-        ones where they are more than five times as frequent as rows of equal values are within this file.
-        """
+    def same_names(self, other: RowsSeen) -> int:
+        """Count the other's persons who are here by name."""
+        return len(np.intersect1d(other.persons, self.persons))
+
+    def under_other_names(self, other: RowsSeen) -> int:
+        """Count the other's rows of persons whose names are not here, that are recognised by their values."""
+        contents = other.contents
         if self.named and other.named:
-            return int(np.isin(other.persons, self.persons).sum())
-        one, two = self.contents, other.contents
+            contents = contents[~np.isin(other.persons, self.persons)]
+        return self._recognised(contents)
+
+    def would_be_seen(self, other: RowsSeen) -> bool:
+        """Whether `shared` would notice if the other's rows were all among these."""
+        return (self.named and other.named) or self._brings_new_values(len(other.contents))
+
+    def _recognised(self, two: Hashes) -> int:
+        """Count rows that are recognised by their values.
+
+        Rows of common values prove nothing. The rows are these, or a part of these where none of them is new though so
+        many fresh rows would bring new values. And rows that only one person has in each file are the same ones where
+        they are more than five times as frequent as rows of equal values are within this file.
+        """
+        one = self.contents
         if is_part(two, one) and (len(one) == len(two) or self._brings_new_values(len(two))):
             return len(two)
         once = _once(one)
         alike = len(np.intersect1d(once, _once(two), assume_unique=True))
         by_chance = len(two) * (len(one) - len(once) + 1) / max(len(one), 1)
         return alike if alike > 5 * by_chance else 0
-
-    def would_be_seen(self, other: RowsSeen) -> bool:
-        """Whether `shared` would notice if the other's rows were all among these."""
-        if self.named or other.named:
-            return self.named == other.named
-        return self._brings_new_values(len(other.contents))
 
     def _brings_new_values(self, n: int) -> bool:
         """Whether n fresh rows would hold new values, by Good and Turing: each does with the share of those seen once.
@@ -75,8 +87,9 @@ class RowsSeen:
         return n * len(_once(self.contents)) >= 14 * max(len(self.contents), 1)
 
     def to_dict(self) -> dict[str, bool | str]:
-        """Return plain values."""
-        return {"named": self.named, "persons": _text(self.persons), "contents": _text(self.contents)}
+        """Return plain values, which do not say whose rows are whose."""
+        persons = np.unique(self.persons)
+        return {"named": self.named, "persons": _text(persons), "contents": _text(np.sort(self.contents))}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, bool | str]) -> RowsSeen:
@@ -135,6 +148,25 @@ class Ledger:
     def already_used(self, rows: RowsSeen) -> int:
         """Count the persons (or rows, at least) that were trained on, or chosen by."""
         return min(sum(used.shared(rows) for used in self.used), len(rows))
+
+    def refuse_training_rows(self, X: pd.DataFrame, persons: Persons) -> None:
+        """Raise if persons who are unknown by name have rows that were trained on, which the values tell."""
+        if self._used is None and persons.named:
+            return  # a worker has no list of the training rows
+        training = self.used[0]
+        used = training.under_other_names(self.read(X, persons))
+        if used and training.named:
+            raise DataError(
+                f"{used:,} of these rows at least are rows that the model was fitted to, under other names or none: "
+                "another program has probably written the names otherwise, or replaced them. Give every person the "
+                "name that the training table has."
+            )
+        if used:
+            raise DataError(
+                f"The model was fitted to {used:,} of these rows at least, without an identifier, and names that come "
+                "now cannot say whose rows they were. The table that a model is fitted to is released once, by "
+                "fit_transform or `share`; this takes new persons."
+            )
 
     def comparable(self, rows: RowsSeen) -> bool:
         """Whether overlap would be seen: persons are named as in training, or the rows' values tell them apart."""

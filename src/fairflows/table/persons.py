@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import distinct_values, floats, is_number, is_time, missing, numbers
@@ -172,21 +173,30 @@ class Persons:
     (2, [2, 1])
     """
 
-    # Each person's identifier as text: 7 in one file may be "7" in the next, and 7.0 where another row is missing. None
-    # without an identifier: then every row counts as another person.
+    # Each person's identifier as text, in the one spelling of `canonical_names`. None without an identifier: then every
+    # row counts as another person.
     names: npt.NDArray[np.object_] | None
     codes: Places  # which person each row belongs to
 
     @classmethod
     def of(cls, identifiers: Identifiers) -> Persons:
-        """Return the persons that one identifier per row names."""
+        """Return the persons that one identifier per row names; 7, 7.0 and "007" are one name.
+
+        Raises
+        ------
+        DataError
+            A row has no name, or two different texts are one name: whether they are one person cannot be known.
+        """
         column = identifiers if isinstance(identifiers, pd.Series) else pd.Series(identifiers)
         check_identifier(column)
         codes, distinct_ids = pd.factorize(column)
         values = pd.Series(distinct_ids)
         if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iu":
             return cls(integers_as_text(values.to_numpy()), codes)
-        place, names = pd.factorize(np.array([_text(value) for value in values.tolist()], dtype=object))
+        texts = canonical_names(values.tolist())
+        place, names = pd.factorize(texts)
+        if len(names) < len(texts):
+            _refuse_two_spellings(column.name, values, texts)
         return cls(names, place[codes])
 
     @classmethod
@@ -296,12 +306,7 @@ class Persons:
         other. M is `most`, at least the most rows of a person, a number that is fixed before these rows are seen.
         """
         m = self.rows_each()
-        if m.max(initial=0) > most:
-            raise DataError(
-                f"A person must have at most {most:,} row{'s' * (most > 1)}, which is what was stated or seen in "
-                f"training; one of these persons has {int(m.max()):,}. State the most rows that anybody may have "
-                "(most_rows=...)."
-            )
+        check_most_rows(m, most, "State the most rows that anybody may have (most_rows=...).")
         if most <= 1 or not self.named:
             return np.arange(len(self.codes))
         taken = self._hashed(_key_of(seed), "acceptance") < m / most
@@ -336,6 +341,16 @@ class Persons:
         return bits.astype(np.float64) * 2.0**-53
 
 
+def check_most_rows(rows_each: Places, most: int, advice: str) -> None:
+    """Raise if a person has more rows than the model was fitted, and is certified, for."""
+    above = int((rows_each > most).sum())
+    if above:
+        raise DataError(
+            f"A person must have at most {most:,} row{'s' * (most > 1)}, which is what was stated or seen in training; "
+            f"{above:,} of these {len(rows_each):,} persons have more, up to {int(rows_each.max()):,}. {advice}"
+        )
+
+
 def check_identifier(column: pd.Series) -> None:
     """Raise if a column does not name a person in every row, or may have one name for several persons."""
     is_missing = missing(column)
@@ -351,6 +366,35 @@ def check_identifier(column: pd.Series) -> None:
             raise DataError(
                 f"{identifier} holds floats up to {largest:.17g}, and from 2^{bits} on one float stands for several "
                 "whole numbers, and so for several persons: read it as text, or as whole numbers."
+            )
+
+
+def canonical_names(values: Iterable[object]) -> npt.NDArray[np.object_]:
+    """Return identifiers as text in one spelling, because programs write the same one differently.
+
+    Blanks around a name go, and so do the leading zeros of a whole number and the ".0" after it. A day is written
+    without its midnight.
+
+    Examples
+    --------
+    >>> canonical_names(["0000007", "7.0", " 7", 7, 7.0, "-007", "000", "A07", "1.50"]).tolist()
+    ['7', '7', '7', '7', '7', '-7', '0', 'A07', '1.50']
+    """
+    texts = pa.array([_text(value) for value in values], pa.string())
+    trimmed = pc.utf8_trim_whitespace(pc.utf8_normalize(texts, "NFC"))
+    whole = pc.replace_substring_regex(trimmed, r"^\+?(-?)0*([0-9]+)(\.0*)?$", r"\1\2")
+    return whole.to_numpy(zero_copy_only=False)
+
+
+def _refuse_two_spellings(column: object, values: pd.Series, names: npt.NDArray[np.object_]) -> None:
+    """Raise if two texts among the identifiers are one name; a number and its text, 7 and "7", are one person."""
+    spelling: dict[str, str] = {}
+    for value, name in zip(values, names, strict=True):
+        if isinstance(value, str) and spelling.setdefault(name, value) != value:
+            raise DataError(
+                f"The identifier {column!r} holds {spelling[name]!r} and {value!r}, which are one name: blanks around "
+                "a name, leading zeros and '.0' do not count, because programs change them. Write a person's name "
+                "alike in all rows, or put a letter before names that differ only so."
             )
 
 
@@ -403,7 +447,7 @@ def _key_of(seed: int) -> bytes:
 
 
 def _text(value: object) -> str:
-    """Return an identifier as text, a whole float as an integer, and midnight as a day."""
+    """Return an identifier as text, a large float as all its digits, and midnight as a day."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value).removesuffix(" 00:00:00") if isinstance(value, datetime) else str(value)

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeGuard, cast
+from typing import Any, TypeAlias, TypeGuard, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,22 +18,36 @@ from fairflows.table.columns import (
     Kind,
     Schema,
     check_column,
-    check_complete,
     check_kinds,
     check_known,
+    gaps_by_column,
+    group_numbers,
     has_order,
     infer_kind,
+    is_number,
+    of_one_type,
     places_in,
+    printed,
     shown,
     sorted_values,
 )
 from fairflows.table.frames import ColumnLike, Frame, is_polars, to_pandas
-from fairflows.table.grouping import Cuts, Grouping, joined, make_grouping
+from fairflows.table.grouping import (
+    MISSING,
+    Cuts,
+    Grouping,
+    MissingGroup,
+    MissingLabel,
+    joined,
+    make_grouping,
+    rows_kept,
+)
 from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, content_hashes, fingerprint
 from fairflows.table.reading import read_frame
 from fairflows.table.text_format import TextFormat
 
 PARTS = ("train", "validation", "test")
+_MOST_KEPT_LABELS = 20  # different numbers that are labels beside a missing one
 
 Role: TypeAlias = "str | int | Sequence[str] | ColumnLike | Frame"
 """A column's name, several names, or the values themselves."""
@@ -64,12 +78,12 @@ class Table:
         Columns to leave out.
     kinds : dict, optional
         ``{column: "continuous" | "discrete" | "categorical"}``, for columns whose inferred kind is wrong.
-    multiclass : bool, default=False
-        Accept a label with more than two values.
-    missing : {"error", "category", "drop"}, default="error"
-        Treatment of missing values among the features: raise, keep them as a category of their own, or drop their rows.
-        Rows without label or sensitive attribute raise or are dropped. Encoders that are fitted to the table treat
-        later rows in the same way.
+    missing_group : {"error", "drop", "group"}, default="error"
+        What is done with rows whose sensitive attribute is missing: raise, drop them, or make them a group of their
+        own, "missing". A missing value among the features is always kept, as a category of its own.
+    missing_label : {"error", "drop", "keep"}, default="error"
+        What is done with rows whose label is missing: raise, drop them, or keep them with the label "missing". Later
+        files are treated in the same way.
     name : str, default="table"
         Shown in the repr.
 
@@ -89,8 +103,8 @@ class Table:
         The kinds that were declared.
     label_place : int
         Number of features that stand before the label in the data.
-    missing : str
-        Treatment of missing values.
+    missing_group, missing_label : str
+        Treatment of rows without a group or a label.
     group_names, label_names : dict
         Readable text for the values of a and y, if these are codes.
     parts : array of {"train", "validation", "test"}, or None
@@ -126,11 +140,12 @@ class Table:
         identifier: Any = None,
         drop: str | Sequence[str] = (),
         kinds: Mapping[str, str] | None = None,
-        multiclass: bool = False,
-        missing: Literal["error", "category", "drop"] = "error",
+        missing_group: MissingGroup = "error",
+        missing_label: MissingLabel = "error",
         name: str = "table",
     ) -> None:
-        check_choice("missing", missing, ("error", "category", "drop"))
+        check_choice("missing_group", missing_group, get_args(MissingGroup))
+        check_choice("missing_label", missing_label, get_args(MissingLabel))
         frame = to_pandas(data)
         if not len(frame):
             raise DataError("A table needs at least one row; this one is empty.")
@@ -151,12 +166,12 @@ class Table:
         before = frame.columns[: frame.columns.get_loc(used_y[0])] if used_y else self.X.columns
         self.label_place = int(self.X.columns.isin(before).sum())
         self._name_rows()
-        self.name, self.missing, self.multiclass = name, missing, multiclass
+        self.name, self.missing_group, self.missing_label = name, missing_group, missing_label
         self.notes: tuple[str, ...] = ()
         self.group_names: dict[Any, str] = {}
         self.label_names: dict[Any, str] = {}
         self.parts: npt.NDArray[np.object_] | None = None
-        kept = self._settle_missing(missing)
+        kept = self._settle_missing(raw)
         self._group(raw[kept], groups, merge_small)
         self._check(kinds or {})
         self.declared_kinds = {str(column): cast(Kind, kind) for column, kind in (kinds or {}).items()}
@@ -233,7 +248,7 @@ class Table:
 
     def group_numbers(self, groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
         """Return the place of each row's group among the groups that a model knows."""
-        numbers = places_in(pd.Index(groups, dtype=object), self.a)
+        numbers = group_numbers(groups, self.a)
         if (numbers < 0).any():
             first = self.a.iloc[int((numbers < 0).argmax())]
             raise DataError(f"The rows have a group that the model does not know: {first!r}.")
@@ -369,30 +384,35 @@ class Table:
         if isinstance(groups, Grouping):
             self.grouping = groups
         else:
-            self.grouping = make_grouping(columns, groups, merge_small, self.identifier)
+            missing = self.missing_group == "group"
+            self.grouping = make_grouping(columns, groups, merge_small, self.identifier, missing)
         self.a = self.grouping.apply(columns).set_axis(self.a.index).rename(self.a.name)
         self.notes = (*self.notes, *self.grouping.notes)
 
-    def _settle_missing(self, missing: str) -> npt.NDArray[np.bool_]:
-        """Raise for rows with missing values, or drop them. Return which rows are kept."""
-        if missing == "drop":
-            everything = pd.concat([self.X, self.a, *([] if self.y is None else [self.y])], axis=1)
-            gone = everything.isna().any(axis=1).to_numpy()
-            if gone.all():
-                raise DataError("Every row has a missing value, so none is left after dropping them.")
-            if gone.any():
-                self.__dict__.update(self.take(~gone).__dict__)
-                self.notes = (*self.notes, f"{gone.sum():,} rows with missing values were dropped")
-            return ~gone
-        for role, column in (("sensitive", self.a), ("label", self.y)):
-            if column is not None and column.isna().any():
-                raise DataError(
-                    f"The {role} column {column.name!r} must be known in every row; {int(column.isna().sum()):,} "
-                    "values are missing. Drop those rows (missing='drop')."
-                )
-        if missing == "error":
-            check_complete(self.X, can_drop=True)
-        return np.ones(len(self), dtype=bool)
+    def _settle_missing(self, sensitive: pd.DataFrame) -> npt.NDArray[np.bool_]:
+        """Drop rows without a group or a label, if that is asked for. Return which rows are kept."""
+        kept = rows_kept(sensitive, self.y, self.missing_group, self.missing_label)
+        if not kept.any():
+            raise DataError("Every row lacks its group or its label, so none is left after dropping them.")
+        if not kept.all():
+            self.__dict__.update(self.take(kept).__dict__)
+            self.notes = (*self.notes, f"{(~kept).sum():,} rows without a group or a label were dropped")
+        if self.y is not None:
+            self.y = of_one_type(self.y)
+            if self.missing_label == "keep":
+                self._keep_missing_labels(self.y)
+        if gaps := gaps_by_column(self.X):
+            self.notes = (*self.notes, f"missing values are a category of their own: {gaps}")
+        return kept
+
+    def _keep_missing_labels(self, y: pd.Series) -> None:
+        """Make text of the label, so that rows without one have one more."""
+        if is_number(y.dtype) and (n := y.nunique()) > _MOST_KEPT_LABELS:
+            raise DataError(
+                f"The label column {y.name!r} holds {n:,} different numbers, beside which {MISSING!r} cannot be a "
+                "label: drop the rows without one (missing_label='drop')."
+            )
+        self.y = y.astype(object).map(printed, na_action="ignore").fillna(MISSING)
 
     def _check(self, kinds: Mapping[str, str]) -> None:
         if not self.X.shape[1]:
@@ -407,15 +427,10 @@ class Table:
             raise DataError(
                 f"The sensitive column {self.a.name!r} needs at least two groups; every row is {shown(groups[0])}."
             )
-        if self.y is not None and (n_labels := len(labels := self.labels)) != 2:
-            few = ", ".join(map(shown, labels[:5])) + (", ..." if n_labels > 5 else "")
-            if n_labels < 2:
-                raise DataError(f"The label column {self.y.name!r} needs at least two values; every row is {few}.")
-            if not self.multiclass:
-                raise DataError(
-                    f"The label column {self.y.name!r} must have two values; it has {n_labels}: {few}. Ask for "
-                    "several classes (multiclass=True)."
-                )
+        if self.y is not None and len(labels := self.labels) < 2:
+            raise DataError(
+                f"The label column {self.y.name!r} needs at least two values; every row is {shown(labels[0])}."
+            )
 
 
 def role_column(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series, list[Hashable]]:

@@ -1,0 +1,171 @@
+"""What is encoded is what was certified: each test is a way in which the two were once different."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairflows as ff
+from fairflows.cli import main as command
+
+ROLES = ["--sensitive", "sex", "--label", "repaid", "--quick", "--target", "0.4"]
+TABLE = {"sensitive": "sex", "label": "repaid", "identifier": "person"}
+
+
+def loans(n: int, seed: int) -> pd.DataFrame:
+    """Rows that all differ; the label is known of the approved alone."""
+    rng = np.random.default_rng(seed)
+    sex, income = rng.choice(["f", "m"], n), np.round(rng.lognormal(10, 0.3, n), 2)
+    repaid = np.where(income + rng.normal(0, 4000, n) > 22_000, "yes", "no").astype(object)
+    return pd.DataFrame(
+        {
+            "person": [f"{number:07d}" for number in rng.permutation(n) + seed * 10**6],
+            "age": rng.integers(18, 80, n),
+            "income": income,
+            "town": rng.choice(["Bonn", "Ulm"], n),
+            "sex": sex,
+            "repaid": np.where(rng.random(n) < 0.2, None, repaid),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(run, tmp_path_factory):
+    """Results of `share`: with names of persons, and without."""
+    folder = tmp_path_factory.mktemp("covered")
+    frame = loans(1500, 0)
+    frame.to_csv(folder / "loans.csv", index=False)
+    frame.drop(columns="person").to_csv(folder / "unnamed.csv", index=False)
+    for source, out, words in (("loans", "named", ["--id", "person"]), ("unnamed", "bare", [])):
+        words = [*ROLES, *words, "--missing-label", "drop", "-o", folder / out]
+        code, _, err = run("share", folder / f"{source}.csv", *words)
+        assert code < 2, err
+    return folder
+
+
+def encode(run, folder, frame, *words, model="named"):
+    frame.to_csv(folder / "new.csv", index=False)
+    (folder / "z.csv").unlink(missing_ok=True)
+    command._warned.clear()
+    return run("encode", folder / model, folder / "new.csv", "-o", folder / "z.csv", *words, notices="always")
+
+
+def test_a_missing_label_must_be_spoken_of(run, folder):
+    code, _, err = run("share", folder / "loans.csv", *ROLES, "--id", "person", "-o", folder / "no")
+    assert code == 2
+    assert "'repaid' must be known in every row" in err
+    assert "--missing-label" in err
+
+
+def test_rows_without_a_label_are_left_out_of_later_files_too(run, folder):
+    new = loans(300, 1)
+    code, _, err = encode(run, folder, new)
+    assert code == 0, err
+    assert len(pd.read_csv(folder / "z.csv")) == new["repaid"].notna().sum()
+    assert f"{new['repaid'].isna().sum()} rows without a group or a label were dropped" in err
+
+
+def test_a_file_without_the_label_is_said_to_be_covered_in_part(run, folder):
+    code, _, err = encode(run, folder, loans(300, 1).drop(columns="repaid"))
+    assert code == 0
+    assert "fitted to rows with a known 'repaid', a column that these rows lack" in err
+
+
+@pytest.mark.parametrize("spelling", ["{:d}", "{:d}.0", " {:d}", "{:09d} "])
+def test_persons_are_known_however_another_program_writes_their_names(run, folder, spelling):
+    """They are encoded by the model that has not seen them: not refused, and no stranger's fold."""
+    frame = loans(1500, 0)
+    frame["person"] = [spelling.format(int(name)) for name in frame["person"]]
+    code, _, err = encode(run, folder, frame.head(400), "--keep", "person", "--keep-order")
+    assert code == 0, err
+    release = ff.load(folder / "named" / "model")
+    train = ff.Table(loans(1500, 0), **TABLE, missing_label="drop")
+    respelt = ff.Table(frame, **TABLE, missing_label="drop")
+    assert (release.cells(respelt) == release.cells(train)).all()
+
+
+def test_training_rows_under_other_names_are_refused(run, folder):
+    frame = loans(1500, 0).assign(person=[f"q{i}" for i in range(1500)])
+    code, _, err = encode(run, folder, pd.concat([loans(300, 1), frame.head(40)]))
+    assert code == 2
+    assert "are rows that the model was fitted to, under other names" in err
+    assert not (folder / "z.csv").exists()
+    frame.head(1000).to_csv(folder / "new.csv", index=False)
+    assert run("certify", folder / "named", folder / "new.csv")[0] == 2
+
+
+def test_two_spellings_of_one_name_in_a_table_are_an_error(run, folder):
+    frame = loans(400, 3).assign(person=[*range(399), "0000007"], repaid=["yes", "no"] * 200)
+    frame.to_csv(folder / "twice.csv", index=False)
+    code, _, err = run("share", folder / "twice.csv", *ROLES, "--id", "person", "-o", folder / "no")
+    assert code == 2
+    assert "holds '7' and '0000007', which are one name" in err
+
+
+def test_names_that_come_later_do_not_get_around_the_refusal(run, folder):
+    frame = loans(1500, 0)
+    for words in ([], ["--id", "person"]):
+        code, _, err = encode(run, folder, frame, *words, model="bare")
+        assert code == 2
+        assert "The model was fitted to" in err
+        assert "--id" not in err
+
+
+def test_more_rows_of_a_person_than_in_training_are_refused(run, folder):
+    new = pd.concat([loans(100, 2)] * 3).assign(repaid=["yes", "no"] * 150)
+    code, _, err = encode(run, folder, new)
+    assert code == 2
+    assert "at most 1 row, " in err
+    assert "100 of these 100 persons have more, up to 3" in err
+    assert "--most-rows" in err
+    assert not (folder / "z.csv").exists()
+    release = ff.load(folder / "named" / "model")
+    with pytest.raises(ff.DataError, match="100 of these 100 persons have more, up to 3"):
+        release.transform(ff.Table(new, **TABLE))
+    code, _, err = encode(run, folder, new, "--id", "person", model="bare")
+    assert (code, "up to 3" in err) == (2, True), "without an identifier a certificate is about one row of a person"
+
+
+def test_numbers_in_another_unit_are_counted(run, folder):
+    new = loans(300, 2)
+    code, _, err = encode(run, folder, new)
+    assert (code, "beyond" in err) == (0, False), "fresh rows of the same law"
+    code, _, err = encode(run, folder, new.assign(income=new["income"] * 100, age=new["age"].astype(float)))
+    n = new["repaid"].notna().sum()
+    assert (code, f"Numbers beyond the training range, as in another unit: column 'income' ({n})" in err) == (0, True)
+
+
+def test_groups_that_print_alike_are_one_group(run, folder):
+    """Excel holds numbers and text in one column; a certificate has one name for both."""
+    rng = np.random.default_rng(0)
+    frame = loans(900, 5).assign(repaid=rng.choice(["yes", "no"], 900))
+    frame["sex"] = pd.Series(np.where(rng.random(900) < 0.5, frame["sex"].map({"f": 1, "m": 2}), "1"), dtype=object)
+    table = ff.Table(frame, **TABLE)
+    shared = ff.share(table, target=0.5, quick=True, output="cell")
+    assert list(shared.certificate.n) == [str(group) for group in shared.release.groups_] == ["1", "2"]
+    assert sum(shared.certificate.n.values()) == 900
+
+
+def test_a_name_twice_in_a_certificate_is_refused(run, folder):
+    text = (folder / "named" / "certificate.json").read_text(encoding="utf-8")
+    for name in ('"status"', '"distance"'):
+        place = text.index(name)
+        changed = text[:place] + f"{name}: 0.0011, " + text[place:]
+        (folder / "certificate.json").write_text(changed, encoding="utf-8")
+        code, _, err = run("check", folder / "certificate.json", folder / "named" / "shared.csv")
+        assert code == 2
+        assert f"the name {name.replace(chr(34), chr(39))} stands twice" in err
+
+
+def test_a_file_with_other_columns_than_were_released_fails(run, folder):
+    certificate, shared = folder / "named" / "certificate.json", pd.read_csv(folder / "named" / "shared.csv")
+    assert run("check", certificate, folder / "named" / "shared.csv")[0] == 0
+    for frame, words in (
+        (shared.assign(sex="f"), "It holds the sensitive column 'sex'"),
+        (shared.assign(notes="x"), "It holds the column 'notes', which no released row has"),
+        (shared.drop(columns="town"), "It lacks the column 'town'"),
+    ):
+        frame.to_csv(folder / "later.csv", index=False)
+        ff.certificate.check.list_files(certificate, [folder / "later.csv"])  # by mistake
+        code, out, _ = run("check", certificate, folder / "later.csv")
+        assert code == 1
+        assert words in out
