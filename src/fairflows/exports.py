@@ -1,0 +1,206 @@
+"""The certificate in the formats of other tools: an in-toto statement, Croissant and SPDX metadata, a data card.
+
+All of them are written from the certificate and the shared table alone. None of them is signed: `cosign`, `gh
+attestation` and `model_signing` sign and verify the statement.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fairflows import __version__
+from fairflows.certificate.certificate import FORMAT, Certificate
+from fairflows.report.words import statement_rows, verdict
+from fairflows.table.columns import is_number, is_time
+
+Json = dict[str, Any]
+
+PREDICATE = f"https://fairflows.github.io/fairflows/certificate/v{FORMAT}"
+"""The type of the statement's predicate: a certificate of this format."""
+
+_ANONYMIZATION = (
+    "Rows are drawn from cells that hold the same share of every sensitive group (t-closeness of whole rows)."
+)
+_CROISSANT = "http://mlcommons.org/croissant/"
+_CONTEXT: Json = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": _CROISSANT,
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "prov": "http://www.w3.org/ns/prov#",
+    "conformsTo": "dct:conformsTo",
+    **{
+        name: f"cr:{name}"
+        for name in (
+            *["citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty", "fileSet"],
+            *["format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet"],
+            *["references", "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField"],
+            "transform",
+        )
+    },
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+}
+
+
+def export_files(certificate: Certificate, table: pd.DataFrame, file: str, digests: dict[str, str]) -> dict[str, str]:
+    """Return the contents of all exported files, by their names.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of the shared table.
+    table : DataFrame
+        The shared table.
+    file : str
+        The name of its file.
+    digests : dict
+        SHA-256 of the files that the statement is about, by name: the shared table, and the public report.
+    """
+    documents = {
+        "attestation.json": attestation(certificate, digests),
+        "croissant.json": croissant(certificate, table, file, digests[file]),
+        "spdx.json": spdx(certificate, file, digests[file]),
+    }
+    texts = {name: json.dumps(document, indent=2, ensure_ascii=False) for name, document in documents.items()}
+    return texts | {"card.md": card(certificate, table, file)}
+
+
+def attestation(certificate: Certificate, digests: dict[str, str]) -> Json:
+    """Return an in-toto Statement v1 about files: its predicate is the certificate."""
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": name, "digest": {"sha256": sha256}} for name, sha256 in digests.items()],
+        "predicateType": PREDICATE,
+        "predicate": {"format": FORMAT, **certificate.to_dict()},
+    }
+
+
+def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: str) -> Json:
+    """Return Croissant 1.1 metadata of the shared table, with its RAI fields and its derivation."""
+    fields = [
+        {
+            "@type": "cr:Field",
+            "@id": f"rows/{name}",
+            "name": str(name),
+            "dataType": _data_type(column),
+            "source": {"fileObject": {"@id": file}, "extract": {"column": str(name)}},
+        }
+        for name, column in table.items()
+    ]
+    said = " ".join(verdict(certificate))
+    return {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": [f"{_CROISSANT}1.1", f"{_CROISSANT}RAI/1.0"],
+        "name": Path(file).stem,
+        "description": f"A table whose rows are drawn so that they do not reveal {certificate.sensitive!r}. {said}",
+        "version": "1.0.0",
+        "distribution": [
+            {
+                "@type": "cr:FileObject",
+                "@id": file,
+                "name": file,
+                "contentUrl": file,
+                "encodingFormat": "text/csv" if file.endswith(".csv") else "application/x-parquet",
+                "sha256": sha256,
+            }
+        ],
+        "recordSet": [{"@type": "cr:RecordSet", "@id": "rows", "name": "rows", "field": fields}],
+        "rai:personalSensitiveInformation": [f"{certificate.sensitive} was removed. {said}"],
+        "rai:dataPreprocessingProtocol": [_ANONYMIZATION],
+        "rai:dataBiases": [f"Statistics by {certificate.sensitive} cannot be computed from these rows, on purpose."],
+        "rai:dataLimitations": ["Rows are synthetic: none belongs to a person. Do not look up persons in them."],
+        "prov:wasDerivedFrom": {"@type": "prov:Entity", "name": "the original table", "identifier": certificate.rows},
+        "prov:wasGeneratedBy": {"@type": "prov:Activity", "name": f"fairflows {__version__}"},
+    }
+
+
+def spdx(certificate: Certificate, file: str, sha256: str) -> Json:
+    """Return an SPDX 3 dataset package about the shared table."""
+    about, created = "https://fairflows.github.io/fairflows/spdx/", "_:created"
+    maker = {
+        "type": "SoftwareAgent",
+        "spdxId": f"{about}fairflows",
+        "creationInfo": created,
+        "name": f"fairflows {__version__}",
+    }
+    package = {
+        "type": "dataset_DatasetPackage",
+        "spdxId": f"{about}{sha256[:16]}",
+        "creationInfo": created,
+        "name": file,
+        "dataset_datasetType": ["structured"],
+        "dataset_anonymizationMethodUsed": [_ANONYMIZATION],
+        "dataset_hasSensitivePersonalInformation": "noAssertion",
+        "dataset_knownBias": [f"Statistics by {certificate.sensitive} cannot be computed from it, on purpose."],
+        "software_primaryPurpose": "data",
+        "verifiedUsing": [{"type": "Hash", "algorithm": "sha256", "hashValue": sha256}],
+    }
+    made = pd.Timestamp.now("UTC").strftime("%Y-%m-%dT%H:%M:%SZ")
+    info = {
+        "type": "CreationInfo",
+        "@id": created,
+        "specVersion": "3.0.1",
+        "created": made,
+        "createdBy": [maker["spdxId"]],
+    }
+    return {"@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld", "@graph": [info, maker, package]}
+
+
+def card(certificate: Certificate, table: pd.DataFrame, file: str) -> str:
+    """Return a data card in Markdown, with the header that hubs read."""
+    columns = "\n".join(f"| {_cell(name)} | {_cell(column.dtype)} |" for name, column in table.items())
+    stated = "\n".join(
+        f"| {row['name']} | {row['bound']} | {row['accuracy']} | {_cell(row['says'])} |"
+        for row in statement_rows(certificate)
+    )
+    return "\n".join(
+        [
+            "---",
+            "tags: [tabular, synthetic, fairflows]",
+            f"pretty_name: {json.dumps(Path(file).stem)}",
+            "---",
+            f"# {_cell(Path(file).stem)}",
+            "",
+            f"{len(table):,} rows that do not reveal {_cell(certificate.sensitive)}, made by fairflows {__version__}.",
+            "",
+            *(f"- {_cell(sentence)}" for sentence in verdict(certificate)),
+            "",
+            f"Check it: `fairflows check certificate.json {file}`",
+            "",
+            "| statement | Δ | a guess between two groups is right | |",
+            "|---|---|---|---|",
+            stated,
+            "",
+            "| column | type |",
+            "|---|---|",
+            columns,
+            "",
+        ]
+    )
+
+
+def _data_type(column: pd.Series) -> str:
+    if column.dtype == bool:
+        return "sc:Boolean"
+    if is_time(column.dtype):
+        return "sc:Date"
+    if is_number(column.dtype):
+        return "sc:Integer" if column.dtype.kind in "iu" else "sc:Float"
+    return "sc:Text"
+
+
+def _cell(value: object) -> str:
+    """Return text that Markdown shows as it is, in one line."""
+    text = " ".join(str(value).split())
+    for mark in "\\`*_{}[]<>#|":
+        text = text.replace(mark, "&lt;" if mark == "<" else "&gt;" if mark == ">" else f"\\{mark}")
+    return text
