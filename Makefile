@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 KERNEL_TESTS := tests/contracts/test_bijections.py tests/contracts/test_densities.py tests/encoder/test_flow.py \
 	tests/encoder/test_matching.py tests/training/test_training.py tests/test_storage.py tests/stream
 
-.PHONY: demo test test-all test-kernels test-engines test-lowest constraints-lowest fast-tests lint docs wheel clean
+.PHONY: demo test test-all test-kernels test-engines test-standards test-lowest constraints-lowest fast-tests lint docs wheel clean
 
 demo: .venv/installed
 	$(BIN)/fairflows demo
@@ -35,6 +35,11 @@ test-kernels: .venv/installed
 test-engines: .venv/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[engines]"
 	$(BIN)/pytest -q tests/engines
+
+# Other people's tools read, sign and verify what `share` writes: in-toto, Croissant, SPDX.
+test-standards: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[standards]"
+	$(BIN)/pytest -q tests/standards
 
 # The lowest versions that pyproject.toml allows; most of them have wheels for Python 3.11 and 3.12 only.
 test-lowest: BIN := .venv-lowest/bin

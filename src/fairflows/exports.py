@@ -22,6 +22,9 @@ Json = dict[str, Any]
 PREDICATE = f"https://fairflows.github.io/fairflows/certificate/v{FORMAT}"
 """The type of the statement's predicate: a certificate of this format."""
 
+EXPORTED = ("attestation.json", "croissant.json", "spdx.json", "card.md")
+"""The files that `export_files` makes."""
+
 _ANONYMIZATION = (
     "Rows are drawn from cells that hold the same share of every sensitive group (t-closeness of whole rows)."
 )
@@ -88,12 +91,12 @@ def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: 
     fields = [
         {
             "@type": "cr:Field",
-            "@id": f"rows/{name}",
+            "@id": f"rows/{number}",  # an identifier must not have blanks
             "name": str(name),
             "dataType": _data_type(column),
             "source": {"fileObject": {"@id": file}, "extract": {"column": str(name)}},
         }
-        for name, column in table.items()
+        for number, (name, column) in enumerate(table.items())
     ]
     said = " ".join(verdict(certificate))
     return {
@@ -103,6 +106,7 @@ def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: 
         "name": Path(file).stem,
         "description": f"A table whose rows are drawn so that they do not reveal {certificate.sensitive!r}. {said}",
         "version": "1.0.0",
+        "datePublished": pd.Timestamp.now("UTC").date().isoformat(),
         "distribution": [
             {
                 "@type": "cr:FileObject",

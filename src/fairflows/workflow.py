@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
+from fairflows.exports import EXPORTED, export_files
 from fairflows.release.release import Release
 from fairflows.release.released import Released, Transformer, repeatable_persons
 from fairflows.report import words
@@ -59,7 +61,7 @@ _FEW_DRAWS = 100_000  # behind a bound that decides nothing, where cells are rel
 Kind = Literal["csv", "parquet"]
 RUN, MODEL, FORMAT = "run.json", "model", 1
 SHARED = {"csv": "shared.csv", "parquet": "shared.parquet"}
-_FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", "report.html", "report-public.html"}
+_FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", "report.html", "report-public.html", *EXPORTED}
 
 CERTIFYING, VALIDATION = 0.3, 0.25
 """Shares of the persons that certify, and of the others that a model is chosen by."""
@@ -506,6 +508,8 @@ class Shared:
     def save(self, folder: str | Path, *, kind: Kind = "csv", replace: bool = False) -> None:
         """Write the table to share, the certificate, both reports and the private model into one folder.
 
+        Beside them are the certificate as an in-toto statement, Croissant and SPDX metadata, and a data card.
+
         The folder appears whole or not at all.
 
         Parameters
@@ -533,6 +537,9 @@ class Shared:
                 "report-public.html": page.to_html(public=True),
                 RUN: json.dumps({"format": FORMAT, **asdict(self.run)}, indent=1),
             }
+            public = hashlib.sha256(texts["report-public.html"].encode()).hexdigest()
+            digests = {**certificate.released_files, "report-public.html": public}
+            texts |= export_files(certificate, self.table, shared.name, digests)
             for name, text in texts.items():
                 (side / name).write_text(text, encoding="utf-8")
 

@@ -76,7 +76,13 @@ class Checked:
         return "\n".join([*lines, "", self.conclusion])
 
 
-def check(certificate: str | Path, file: str | Path | None = None) -> Checked:
+def check(
+    certificate: str | Path,
+    file: str | Path | None = None,
+    *,
+    max_known_half: float | None = None,
+    max_population: float | None = None,
+) -> Checked:
     """Check a certificate, and a released file, with what a receiver has: no model, no key, no original rows.
 
     Every bound on the true distribution is computed again from the counts that its statement prints. The file's
@@ -91,6 +97,9 @@ def check(certificate: str | Path, file: str | Path | None = None) -> Checked:
         ``certificate.json``.
     file : path, default=None
         A released file.
+    max_known_half, max_population : float, default=None
+        Limits, for a gate in a pipeline: on the 95 % point of the table's Δ when half of its groups are known, and on
+        the bound on persons to come. A certificate that states more, or nothing about it, fails.
 
     Returns
     -------
@@ -132,6 +141,16 @@ def check(certificate: str | Path, file: str | Path | None = None) -> Checked:
         results.append(_check_columns(path, document))
         if not any(result.what == "counts" and result.verdict == "FAILED" for result in results):
             results.append(_check_histogram(path, names, document))
+    for name, found, most in (
+        ("half known", document.known_half, max_known_half),
+        ("persons to come", document.cell_upper, max_population),
+    ):
+        if most is not None:
+            is_within = found is not None and found <= most
+            said = "nothing" if found is None else f"Δ ≤ {rounded_up(found, 4)}"
+            results.append(
+                Result(f"limit, {name}", "ok" if is_within else "FAILED", f"It states {said}; asked: {most}.")
+            )
     results += _what_cannot_be_known(document)
     checked = Checked(document, tuple(results))
     return replace(checked, certificate=replace(document, unchecked=not checked))

@@ -360,6 +360,13 @@ def certify(
 def check(
     certificate: Annotated[Path, typer.Argument(help="The certificate.json that came with the file.")],
     file: Annotated[Path | None, typer.Argument(help="The released file.", show_default=False)] = None,
+    max_known_half: Annotated[
+        float | None,
+        typer.Option(help="Fail above this 95 % point of the table's Δ, half of the groups known.", show_default=False),
+    ] = None,
+    max_population: Annotated[
+        float | None, typer.Option(help="Fail above this bound on persons to come.", show_default=False)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a certificate and a released file, without the model and without any secret.
@@ -367,13 +374,13 @@ def check(
     Computes every bound again from the counts in the certificate, compares the file with what the certificate and the
     producer's list (`certificate.files.json` beside it) say of it, and says what cannot be known.
 
-    Exit code 0: all checks passed. 1: one failed, or the file is in no list. 2: bad input.
+    Exit code 0: all checks passed. 1: one failed, a limit is exceeded, or the file is in no list. 2: bad input.
 
     Example: `fairflows check certificate.json shared.csv`
     """
     from fairflows.certificate.check import check as find_out
 
-    checked = find_out(certificate, file)
+    checked = find_out(certificate, file, max_known_half=max_known_half, max_population=max_population)
     _print_json(checked.to_dict()) if as_json else typer.echo(repr(checked))
     raise typer.Exit(0 if checked else 1)
 
