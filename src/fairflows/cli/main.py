@@ -105,11 +105,6 @@ def share(
     without_attribute: Annotated[
         bool, typer.Option("--without-attribute", help="Encode later files without the attribute (method cells).")
     ] = False,
-    most_rows: MostRows = None,
-    rules: Annotated[
-        list[str] | None,
-        typer.Option("--rule", help="True in every row, such as 'start <= end'; may be repeated.", callback=distinct),
-    ] = None,
     score: Annotated[
         bool | None,
         typer.Option("--score/--no-score", help="A column with the expected label; by default with one row each."),
@@ -121,7 +116,6 @@ def share(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the model, the key and all files of an earlier result.")
     ] = False,
-    as_json: Json = False,
     *,
     reading: Reading,
 ) -> None:
@@ -141,7 +135,7 @@ def share(
 
     check_place(out, file, replace=replace)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
-    with _stages(as_json) as say:
+    with _stages(quiet=False) as say:
         say(f"reading {file}")
         table = reading.table(reading.frame(file), file.name)
         if reading.identifier is None:
@@ -154,15 +148,15 @@ def share(
             output=output,
             spend=spend,
             without_attribute=without_attribute,
-            most_rows=most_rows,
-            rules=rules or (),
+            most_rows=reading.most_rows,
+            rules=reading.rules or (),
             score=score,
             random_state=random_state,
             quick=quick,
             say=say,
         )
         shared.save(out, kind=kind, replace=replace)
-    _print_shared(shared, out, kind, as_json)
+    _print_shared(shared, out, kind)
     is_good = shared.is_good and (require == "table" or shared.certificate.covers_population)
     raise typer.Exit(0 if is_good else 1)
 
@@ -187,18 +181,14 @@ def demo(
         shared.save(out, replace=True)
     _print_frame(table.X.head(3), title="The table")
     _print_frame(shared.table.head(3), title="The shared table: rows drawn from cells")
-    _print_shared(shared, out, "csv", as_json=False)
+    _print_shared(shared, out, "csv")
 
 
-def _print_shared(shared: Shared, out: Path, kind: Kind, as_json: bool) -> None:
+def _print_shared(shared: Shared, out: Path, kind: Kind) -> None:
     from fairflows.report.words import which_file_goes_where
     from fairflows.workflow import SHARED
 
-    if as_json:
-        usefulness = None if shared.usefulness is None else shared.usefulness.to_dict()
-        _print_json({"out": str(out), "certificate": shared.certificate.to_dict(), "usefulness": usefulness})
-    else:
-        typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
+    typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
 
 
 @app.command()
@@ -216,13 +206,16 @@ def describe(
     """
     from dataclasses import replace
 
-    from fairflows.release.rules import proposed_rules
+    from fairflows.release.rules import check_rules, proposed_rules
     from fairflows.table.prospects import best_bounds, find_names, find_problems
 
     frame, drop = reading.frame(file), reading.drop or []
     named = find_names(frame, [*reading.sensitive, *filter(None, [reading.label, reading.identifier]), *drop])
     reading = replace(reading, drop=[*drop, *(str(finding.column) for finding in named)])
     table = reading.table(frame, file.name)
+    check_rules(reading.rules or (), table.X)
+    if reading.most_rows is not None:
+        table.random_rows(0, reading.most_rows)  # raises if a person has more
     found = [with_options(str(each)) for each in [*named, *find_problems(table, delta=delta)]]
     bounds = best_bounds(table, delta=delta)
     rules = proposed_rules(table.X)

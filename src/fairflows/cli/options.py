@@ -64,7 +64,7 @@ MostRows = Annotated[
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Fewer models, and fewer adversaries.")]
 
-_about_file = functools.partial(typer.Option, rich_help_panel="How a file is read")
+_about_file = functools.partial(typer.Option, rich_help_panel="The table, and how its file is read")
 _FORMAT: dict[str, Any] = {
     "separator": Annotated[str | None, _about_file(help="Between two fields of CSV; by default as in the header.")],
     "encoding": Annotated[str | None, _about_file(help="How CSV is encoded; by default utf-8.")],
@@ -95,6 +95,13 @@ _READING: dict[str, Any] = {
         ),
     ],
     "drop": Annotated[list[str] | None, _about_file(help="Column to leave out; may be repeated.", callback=distinct)],
+    "rules": Annotated[
+        list[str] | None,
+        _about_file("--rule", help="True in every row, such as 'start <= end'; may be repeated.", callback=distinct),
+    ],
+    "most_rows": Annotated[
+        int | None, _about_file(min=1, help="Most rows that a person may have; by default as in the file.")
+    ],
 }
 
 
@@ -110,6 +117,8 @@ class Reading(TextFormat):
     missing_group: Literal["drop", "group"] | None = None
     groups: list[str] | None = None
     drop: list[str] | None = None
+    rules: list[str] | None = None
+    most_rows: int | None = None
 
     def frame(self, path: Path) -> pd.DataFrame:
         """Read all columns of a file."""
