@@ -139,7 +139,8 @@ def test_a_mixed_table_with_three_groups_and_three_labels(run, tmp_path):
     assert json.loads((out / "certificate.json").read_text())["status"] == "CERTIFIED"
     assert "rating" in (out / "report.html").read_text()
     shared, raw = pd.read_csv(out / "shared.csv"), pd.read_csv(tmp_path / "people.csv")
-    assert [*(name for name in raw if name not in ("region", "person")), "repaid_score"] == list(shared)
+    scores = [f"rating_score_{value}" for value in ("high", "low", "mid")]
+    assert list(shared) == [*(name for name in raw if name not in ("region", "person")), *scores]
     assert len(shared) == len(raw)
     assert set(shared["rating"]) <= set(raw["rating"])
 
