@@ -86,7 +86,7 @@ def on_split(
     if unit == "row":
         counted = test.random_rows(seed, int(train.persons.rows_each().max()))
     start = time.perf_counter()
-    trees = FairTree(unit=unit, key=bytes(32)).fit_path(train, strengths=n_cells, seeds=[seed])
+    trees = FairTree(key=bytes(32)).fit_path(train, strengths=n_cells, seeds=[seed])
     seconds = (time.perf_counter() - start) / len(trees)
     weight = 1 / train.persons.rows_each()[train.persons.codes] if unit == "person" else np.ones(len(train))
     columns, of_test = other_columns(name, train.X), other_columns(name, counted.X)

@@ -113,7 +113,7 @@ def methods(n_certify: int, unit: Unit, quick: bool, device: str) -> dict[str, t
     """Return every method, not fitted, and its strengths."""
     short = 2 if quick else 50
     # A small chance, so that targets near the radius are tried too: what is drawn is the certificate, not the target.
-    with_attribute = FairCells(8, n_certify=n_certify, unit=unit, delta=DELTA, chance=0.1)
+    with_attribute = FairCells(8, n_certify=n_certify, delta=DELTA, chance=0.1)
     settings = {"n_epochs": short, "batch_size": 256, "learning_rate": 1e-3, "device": device}
     neural: dict[str, tuple[NeuralBaseline, Sequence[float]]] = {
         "LAFTR": (LAFTR(), (0.5, 2.0, 8.0)),
@@ -126,7 +126,7 @@ def methods(n_certify: int, unit: Unit, quick: bool, device: str) -> dict[str, t
         "FairCells, 2 cells": (changed(with_attribute, n_cells=2), TARGETS),
         "FairCells, no attribute": (changed(with_attribute, attribute="training"), TARGETS),
         "FairCells, no attribute, 2 cells": (changed(with_attribute, attribute="training", n_cells=2), TARGETS),
-        "FairTree": (FairTree(unit=unit), (8, 16, 64, 256)),
+        "FairTree": (FairTree(), (8, 16, 64, 256)),
         "FairFlow": (
             in_cells(FairFlow(n_epochs=short, device=device)),
             (0.02, 0.1, 0.5, 0.9),

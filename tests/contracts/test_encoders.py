@@ -300,13 +300,6 @@ def test_fitting_needs_the_attribute(name, table):
     assert not is_fitted(encoder)
 
 
-def test_a_group_without_rows_that_count_is_refused(name, table):
-    encoder = ENCODERS[name]()
-    weight = (table.a == table.groups[0]).to_numpy(dtype=float)
-    with pytest.raises(DataError, match=r"Every group needs rows of positive sample_weight; group .* has none"):
-        encoder.fit(table, sample_weight=weight)
-
-
 def test_an_unknown_group_is_refused(encoder, table):
     if not given(encoder, "q"):
         with pytest.raises(DataError, match="was fitted to encode without the sensitive attribute"):

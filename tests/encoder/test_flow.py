@@ -130,18 +130,6 @@ def test_equal_opportunity_is_about_the_last_of_three_labels():
     np.testing.assert_allclose(drawn.mean((0, 1)), last.mean(), atol=0.3)
 
 
-def test_densities_follow_the_weights():
-    """Rows of weight zero might as well not be there."""
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(2000, 2)), columns=["u", "v"]).rename_axis("who")
-    a, weight = np.arange(2000) % 2, (X["u"] > 0).to_numpy(dtype=float)
-    settings = {"n_epochs": 1, "density": MixtureDensity(3), "random_state": 0, "key": bytes(32)}
-    weighted = FairFlow(**settings).fit(X, sensitive_features=a, sample_weight=weight)
-    x = weighted.codec_.encode(X, Persons.of(X.index))[0]
-    drawn = weighted.flow_.densities.sample(20_000, torch.Generator().manual_seed(0)).numpy()
-    np.testing.assert_allclose(drawn.mean((0, 1)), x[weight > 0].mean(0), atol=0.1)
-
-
 def test_known_densities_far_from_zero_keep_their_precision():
     rng = np.random.default_rng(0)
     a = np.arange(400) % 2

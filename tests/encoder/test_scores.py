@@ -28,8 +28,8 @@ def table(n=2100, n_classes=2):
     return X, np.digitize(score, [0.5, 1.5][: n_classes - 1])
 
 
-def fitted(estimator, X, y, weight=None):
-    rows = SimpleNamespace(X=X, weight=weight)
+def fitted(estimator, X, y):
+    rows = SimpleNamespace(X=X)
     return fit_score(estimator, rows, np.arange(len(X)), y, score_columns(X, {}, "other"), 0)
 
 

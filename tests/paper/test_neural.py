@@ -172,5 +172,3 @@ def test_errors_name_what_is_wrong(blobs):
         MaxEntARL(-1).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
     with pytest.raises(DataError, match="pass y"):
         LAFTR().fit(blobs.X, sensitive_features=blobs.a)
-    with pytest.raises(DataError, match="sample_weight"):
-        LAFTR().fit(blobs.X, blobs.y, sensitive_features=blobs.a, sample_weight=np.ones(600))

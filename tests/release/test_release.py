@@ -34,7 +34,6 @@ def blobs():
 
 
 EXPECTED = {
-    "check_sample_weight_equivalence_on_dense_data": "weights are for the encoder: cells count the rows as they are",
     "check_estimators_pickle": "pickles leave out the secret key, and an encoder does nothing without it",
 }
 

@@ -197,20 +197,6 @@ def test_weights_that_decay_become_zero():
     assert (alive > 1).all()
 
 
-def test_rows_are_drawn_in_proportion_to_their_weight():
-    densities, _ = gaussians()
-    rows = [torch.arange(4.0)[:, None].expand(-1, 2), 10 + torch.arange(3.0)[:, None].expand(-1, 2)]
-    weight = [torch.tensor([0.0, 1.0, 3.0, 0.0]), torch.tensor([1.0, 0.0, 1.0])]
-    draws = FreshDraws(GroupRows(rows, weight=weight), densities, seeds=[0], batch_size=1000)
-    x = draws.take(20).x[:, 0, :, :1000, 0]
-    shares = [
-        [(x[:, 0] == v).double().mean().item() for v in range(4)],
-        [(x[:, 1] == 10 + v).double().mean().item() for v in range(3)],
-    ]
-    assert shares[0] == pytest.approx([0, 0.25, 0.75, 0], abs=0.015)
-    assert shares[1] == pytest.approx([0.5, 0, 0.5], abs=0.015)
-
-
 def test_models_of_one_seed_share_batches_and_memory_does_not_grow_with_rows():
     densities, data = gaussians(n=100)
     few = FreshDraws(data, densities, seeds=[5, 5, 6, 5], batch_size=10)

@@ -32,7 +32,7 @@ from fairflows.encoder.rows import (
 )
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import Dtype, Schema
-from fairflows.table.frames import ColumnLike, Frame, as_kind_of, has_names, materialised
+from fairflows.table.frames import Frame, as_kind_of, has_names, materialised
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons, check_most_rows, new_key
 from fairflows.table.table import Role, Table
@@ -211,7 +211,6 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         y: LabelsLike | None = None,
         *,
         sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
     ) -> Self:
         """Fit the encoder.
 
@@ -223,10 +222,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
             The label; without one, the encoder keeps no task in mind.
         sensitive_features : array, default=None
             The sensitive attribute, unless X holds it.
-        sample_weight : array, default=None
-            Weight of each row.
         """
-        rows = begin_fit(self, X, y, sensitive_features, sample_weight)
+        rows = begin_fit(self, X, y, sensitive_features)
         self.learn(rows)
         self.ledger_ = Ledger.of(rows.X, rows.persons, rows.key)  # last: it says that the fit ended well
         return self
@@ -237,7 +234,6 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         y: LabelsLike | None = None,
         *,
         sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
         strengths: Sequence[float],
         seeds: Sequence[int],
     ) -> list[Self]:
@@ -251,7 +247,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
             encoder = at_strength(self, strength, seed)
             encoder.key = key
             try:
-                encoder.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+                encoder.fit(X, y, sensitive_features=sensitive_features)
             except DataError as error:
                 errors.append(error)
             encoder.key = self.key
@@ -313,11 +309,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         y: LabelsLike | None = None,
         *,
         sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
     ) -> Frame:
         """Fit the encoder, then encode the same rows."""
         X = materialised(X)
-        self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+        self.fit(X, y, sensitive_features=sensitive_features)
         return self.transform(X, sensitive_features=sensitive_features if self.traits.takes_attribute else None)
 
     def cells(self, rows: Rows) -> Cells:
@@ -356,16 +351,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         return tags
 
 
-def begin_fit(
-    encoder: Encoder,
-    X: RowsLike,
-    y: LabelsLike | None,
-    sensitive_features: Role | None,
-    sample_weight: ColumnLike | None,
-) -> TrainingRows:
+def begin_fit(encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None) -> TrainingRows:
     """Forget an earlier fit, read the rows, and set on the encoder what every fit knows of them."""
     forget(encoder)
-    rows = read_training_rows(encoder, X, y, sensitive_features, sample_weight)
+    rows = read_training_rows(encoder, X, y, sensitive_features)
     encoder.groups_, encoder.key_ = rows.groups, rows.key
     encoder.schema_, encoder.missing_ = rows.schema, rows.missing
     encoder.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None

@@ -56,28 +56,24 @@ class ScoreBins:
     kept: Places  # the bin, among those that are kept, of every bin: itself, or the nearest where no row was
 
     @classmethod
-    def fit(
-        cls, scores: FloatArray, group: Places, weight: FloatArray, *, n_groups: int, n_bins: int, random_state: int
-    ) -> ScoreBins:
-        """About `n_bins` bins of scores (n, d), of equal weight where there are one or two.
-
-        `group` says whose bins a row belongs to, in 0 … n_groups − 1.
-        """
+    def fit(cls, scores: FloatArray, group: Places, n_bins: int, random_state: int) -> ScoreBins:
+        """Cut scores (n, d) into about `n_bins` bins; `group` says whose bins each row belongs to."""
+        n_groups = int(group.max()) + 1
         d, each = scores.shape[1], max(n_bins // n_groups, 2)
         scale = np.where(scores.std(axis=0) > 0, scores.std(axis=0), 1)
         edges: list[FloatArray] = []
         if d <= 2:
             n = each if d == 1 else max(int(np.sqrt(each)), 2)
-            edges = [_quantile_edges(column, weight, n) for column in scores.T]
+            edges = [_quantile_edges(column, n) for column in scores.T]
             centres = np.empty((0, d))
         else:
             some = np.random.default_rng(random_state).permutation(len(scores))[:_MOST_CLUSTERED]
             x = (scores[some] - scores.mean(axis=0)) / scale
             k = min(each, len(np.unique(x, axis=0)))
-            found = KMeans(k, n_init=1, random_state=random_state).fit(x, sample_weight=weight[some])
+            found = KMeans(k, n_init=1, random_state=random_state).fit(x)
             centres = np.asarray(found.cluster_centers_, dtype=np.float64)
         raw = cls(edges, scores.mean(axis=0), scale, centres, n_groups, np.empty(0, dtype=np.intp))
-        return replace(raw, kept=raw._nearest_used(scores, group, weight))
+        return replace(raw, kept=raw._nearest_used(scores, group))
 
     @property
     def n(self) -> int:
@@ -103,10 +99,10 @@ class ScoreBins:
             _, place = cKDTree(self.centres).query((scores - self.centre) / self.scale)
         return place + int(np.prod(self._shape)) * (group if self.n_groups > 1 else 0)
 
-    def _nearest_used(self, scores: FloatArray, group: Places, weight: FloatArray) -> Places:
+    def _nearest_used(self, scores: FloatArray, group: Places) -> Places:
         """For every bin the number, among bins that hold rows, of the nearest such bin of the same group."""
         each = int(np.prod(self._shape))
-        used = np.bincount(self._raw_places(scores, group), weight, each * self.n_groups) > 0
+        used = np.bincount(self._raw_places(scores, group), minlength=each * self.n_groups) > 0
         number = np.cumsum(used) - 1
         at = np.stack(np.unravel_index(np.arange(each), self._shape), axis=1) if self.edges else self.centres
         kept = np.empty(each * self.n_groups, dtype=np.intp)
@@ -140,19 +136,17 @@ class BinnedScores:
         return self.bins.places(self.coordinates(X), self.own_bins(group))
 
 
-def calibrated(scores: FloatArray, targets: FloatArray, weight: FloatArray) -> FloatArray:
+def calibrated(scores: FloatArray, targets: FloatArray) -> FloatArray:
     """Return the mean of each target given its score: a monotone fit, column by column."""
     columns = [
-        IsotonicRegression(out_of_bounds="clip").fit(score, target, sample_weight=weight).predict(score)
+        IsotonicRegression(out_of_bounds="clip").fit(score, target).predict(score)
         for score, target in zip(scores.T, targets.T, strict=True)
     ]
     return np.column_stack(columns)
 
 
-def _quantile_edges(scores: FloatArray, weight: FloatArray, n: int) -> FloatArray:
-    order = np.argsort(scores, kind="stable")
-    cumulative = np.cumsum(weight[order])
-    edges = np.unique(scores[order][np.searchsorted(cumulative, np.arange(1, n) / n * cumulative[-1])])
+def _quantile_edges(scores: FloatArray, n: int) -> FloatArray:
+    edges = np.unique(np.quantile(scores, np.arange(1, n) / n, method="inverted_cdf"))
     return edges[edges > scores.min()]
 
 

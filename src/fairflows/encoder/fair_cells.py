@@ -62,9 +62,6 @@ class FairCells(Encoder):
         δ of the certificate, of which the first one spends its share.
     chance : float
         How probable it should be that the certificate comes out within the target.
-    unit : {"row", "person"}
-        Whose law is made alike: a random row of the table, or a random row of a random person. The first is the
-        headline of a certificate, since all rows are released.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The content of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
@@ -108,7 +105,6 @@ class FairCells(Encoder):
     n_certify: int | None = None
     delta: float = 0.05
     chance: float = 0.9
-    unit: Literal["row", "person"] = "row"
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
     missing: Literal["error", "category"] | None = None
@@ -137,7 +133,7 @@ class FairCells(Encoder):
 
     def learn(self, rows: TrainingRows) -> None:
         """Fit the scores on some persons, and solve the programme for the others."""
-        self._check_settings(weighted=rows.weight is not None)
+        self._check_settings()
         label = rows.label
         if label is None:
             raise DataError(
@@ -159,25 +155,23 @@ class FairCells(Encoder):
         train, rest = self._part(rows, label, seed)
         binned = self._fit_scores(rows, label, train, seed)
         X, group, persons = rows.X.iloc[rest], rows.group[rest], rows.persons.take(rest)
-        weight = rows.weight_by(self.unit)[rest]
         K, scores, own_bins = len(self.groups_), binned.coordinates(X), binned.own_bins(group)
-        bins = ScoreBins.fit(
-            scores, own_bins, weight, n_groups=int(own_bins.max()) + 1, n_bins=self.n_bins, random_state=seed
-        )
+        bins = ScoreBins.fit(scores, own_bins, self.n_bins, seed)
         place = bins.places(scores, own_bins)
         targets = label.targets()[rest]
-        eta = _calibrated_by(own_bins, scores[:, : targets.shape[1]], targets, weight)
-        mass = np.bincount(place, weight, bins.n)
-        expected = _sums(place, bins.n, eta, weight).T / mass[:, None]
+        eta = _calibrated_by(own_bins, scores[:, : targets.shape[1]], targets)
+        mass = np.bincount(place, minlength=bins.n)
+        expected = _sums(place, bins.n, eta).T / mass[:, None]
         is_of_group = np.eye(K)[group]
-        laws = counted = _laws(place, bins.n, is_of_group, weight)
+        laws = counted = _laws(place, bins.n, is_of_group)
         if binned.group_score is not None:
             # Smoother than what is counted in single bins, whose noise a programme would take for differences.
-            laws = _laws(place, bins.n, calibrated(binned.group_score.predict_proba(X), is_of_group, weight), weight)
+            laws = _laws(place, bins.n, calibrated(binned.group_score.predict_proba(X), is_of_group))
+        certifying = 1.0 if self.n_certify is None else self.n_certify / rows.persons.n
         planned = PlannedProgramme(
             CellProgramme.of(Bins(mass / mass.sum(), expected, laws, label.classes is not None), self.n_cells, seed),
             counted,
-            _persons_in(rows.persons, rows.group, K) * self._certifying_share(rows.persons),
+            _persons_in(rows.persons, rows.group, K) * rows.persons.accepted_share * certifying,
             _persons_in(persons, group, K) if binned.group_score is None else None,
             delta_of_look(self.delta, 1),
             self.chance,
@@ -193,11 +187,6 @@ class FairCells(Encoder):
         if self.attribute == "training":
             of_group = fit_score(self.group_score, rows, train, rows.group[train], self.columns_, seed)
         return BinnedScores(score, of_group)
-
-    def _certifying_share(self, persons: Persons) -> float:
-        """Return how many certifying persons are counted for each person here."""
-        share = 1.0 if self.n_certify is None else self.n_certify / persons.n
-        return share if self.unit == "person" else share * persons.accepted_share
 
     def _part(self, rows: Rows, label: Label, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return persons to train the scores, and persons to make the cells from; of few, another part may do."""
@@ -231,9 +220,11 @@ class FairCells(Encoder):
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row; of a bin that is split, as the person's coin falls."""
         X = checked_columns(rows.X, self.columns_, self.missing_, rows.outside)
-        places = self.binned_.places(X, rows.map_group)
+        # A row with a value that cannot be known takes the law of cells of all rows, whatever its group and values.
+        laws = np.concatenate([self.cells_of_bin_, self.laws_.mean(axis=0, keepdims=True)])
+        places = np.where(rows.outside.unknown, len(laws) - 1, self.binned_.places(X, rows.map_group))
         coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")
-        return _drawn(self.cells_of_bin_, places, coin)
+        return _drawn(laws, places, coin)
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Return the number of each row's cell."""
@@ -248,12 +239,11 @@ class FairCells(Encoder):
         cells = self.cells(self.read(X, sensitive_features))
         return self.label_.probabilities(self.levels_[cells])
 
-    def _check_settings(self, *, weighted: bool) -> None:
+    def _check_settings(self) -> None:
         check_count("n_cells", self.n_cells, 2)
         check_count("n_bins", self.n_bins, 4)
         check_choice("attribute", self.attribute, ("encoding", "training"))
-        check_choice("unit", self.unit, ("row", "person"))
-        check_classifier(self.group_score, weighted=weighted)
+        check_classifier(self.group_score)
         if self.n_certify is not None:
             check_count("n_certify", self.n_certify, 2)
         for name, value in (("chance", self.chance), ("delta", self.delta)):
@@ -269,23 +259,23 @@ class FairCells(Encoder):
         return tags
 
 
-def _calibrated_by(own_bins: Groups, scores: FloatArray, targets: FloatArray, weight: FloatArray) -> FloatArray:
+def _calibrated_by(own_bins: Groups, scores: FloatArray, targets: FloatArray) -> FloatArray:
     """Return the mean of the label given its score, for each set of bins by itself."""
     expected = np.empty_like(targets)
     for a in np.unique(own_bins):
         own = own_bins == a
-        expected[own] = calibrated(scores[own], targets[own], weight[own])
+        expected[own] = calibrated(scores[own], targets[own])
     return expected
 
 
-def _sums(place: np.ndarray, n_bins: int, columns: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return the weighted sums (d, n_bins) of columns (n, d) in each bin."""
-    return np.stack([np.bincount(place, weight * column, n_bins) for column in columns.T])
+def _sums(place: np.ndarray, n_bins: int, columns: FloatArray) -> FloatArray:
+    """Return the sums (d, n_bins) of columns (n, d) in each bin."""
+    return np.stack([np.bincount(place, column, n_bins) for column in columns.T])
 
 
-def _laws(place: np.ndarray, n_bins: int, share: FloatArray, weight: FloatArray) -> FloatArray:
+def _laws(place: np.ndarray, n_bins: int, share: FloatArray) -> FloatArray:
     """Return each group's law of bins (K, n_bins), from each row's share in every group (n, K)."""
-    sums = _sums(place, n_bins, share, weight)
+    sums = _sums(place, n_bins, share)
     return sums / sums.sum(axis=1, keepdims=True)
 
 

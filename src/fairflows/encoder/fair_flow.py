@@ -30,7 +30,7 @@ from fairflows.encoder.base import (
 from fairflows.encoder.labels import LabelsLike
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_choice, check_share
-from fairflows.table.frames import ColumnLike, Frame, TableLike
+from fairflows.table.frames import Frame, TableLike
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
 from fairflows.table.table import Role
@@ -187,13 +187,12 @@ class FairFlow(Encoder):
         y: LabelsLike | None = None,
         *,
         sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
         strengths: Sequence[float],
         seeds: Sequence[int],
     ) -> list[Self]:
         """Train the flows of all gammas and seeds as one stack; one that diverged is returned unfitted."""
         shared = clone(self)
-        rows = begin_fit(shared, X, y, sensitive_features, sample_weight)
+        rows = begin_fit(shared, X, y, sensitive_features)
         flows = shared._train(rows, strengths, seeds)
         ledger, found = Ledger.of(rows.X, rows.persons, rows.key), []
         for (gamma, seed), flow in zip(product(strengths, seeds), flows, strict=True):

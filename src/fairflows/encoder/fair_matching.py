@@ -39,7 +39,7 @@ from fairflows.encoder.labels import LabelsLike
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_count, check_share, is_count, warn_user
 from fairflows.table.columns import Schema, shown
-from fairflows.table.frames import ColumnLike, Frame, TableLike, materialised
+from fairflows.table.frames import Frame, TableLike, materialised
 from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
 from fairflows.table.table import Role
 
@@ -151,12 +151,11 @@ class FairMatching(Encoder):
         y: LabelsLike | None = None,
         *,
         sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
         strengths: Sequence[float],
         seeds: Sequence[int],
     ) -> list[Self]:
         """Fit an encoder for every gamma and seed; densities and maps depend on the seed alone."""
-        X, given = materialised(X), {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        X = materialised(X)
         for gamma in strengths:
             check_share("gamma", gamma)
         key = new_key() if self.key is None else self.key
@@ -164,7 +163,7 @@ class FairMatching(Encoder):
         for seed in seeds:
             fitted[seed] = at_strength(self, strengths[0], seed)
             fitted[seed].key = key
-            fitted[seed].fit(X, y, **given)
+            fitted[seed].fit(X, y, sensitive_features=sensitive_features)
         found = [fitted[seed]._with_gamma(gamma, self.key) for gamma in strengths for seed in seeds]
         share_ledger(found)
         return found
@@ -406,15 +405,14 @@ def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None
     codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen, missing=rows.missing)
     codec.fit(rows.X, settings.kinds)
     K, cells = len(rows.groups), codec.encode(rows.X)
-    weight = np.ones(len(cells)) if rows.weight is None else rows.weight
     support = _support(codec, np.unique(cells), K, settings)
-    densities, held_out = _fit_densities(settings, codec.shape_, cells, weight, rows.group)
+    densities, held_out = _fit_densities(settings, codec.shape_, cells, rows.group)
     listed = np.arange(codec.n_cells_) if support is None else support
     log_p = np.stack([density.log_prob(listed) for density in densities])
     tails = np.zeros(K) if support is None else np.maximum(0.0, 1.0 - np.exp(log_p).sum(axis=1))
     scores = classifier = None
     if y is not None:
-        classifier = _fit_classifier(codec, cells, weight, rows.group, y, K)
+        classifier = _fit_classifier(codec, cells, rows.group, y)
         scores = _classes_in_cells(classifier, codec, listed)
     shares = np.bincount(rows.group, minlength=K) / len(rows.group)
     return CellModel(codec, densities, support, log_p, tails, scores, classifier, shares, held_out)
@@ -464,14 +462,13 @@ def cells_of_encoded(codec: CellCodec, frame: pd.DataFrame) -> IntArray:
 
 
 def _fit_densities(
-    settings: FairMatching, levels: Sequence[int], cells: IntArray, weight: FloatArray, group: Groups
+    settings: FairMatching, levels: Sequence[int], cells: IntArray, group: Groups
 ) -> tuple[list[CellDensity], FloatArray]:
     """Fit a density of each group's cells, and its held-out likelihood."""
     rng, data = np.random.default_rng(settings.random_state), []
     for a in range(int(group.max()) + 1):
-        counted = np.flatnonzero((group == a) & (weight > 0))  # rows without weight are not held out either
-        parts = (counted[part] for part in _held_out(len(counted), rng))
-        data.append([CellCounts.of(cells[part], weight[part]) for part in parts])
+        of_group = cells[group == a]
+        data.append([CellCounts.of(of_group[part]) for part in _held_out(len(of_group), rng)])
     densities = [_density(settings, levels) for _ in data]
     if settings.density == "made":
         from fairflows.density.estimated import CategoricalMADE, fit_together
@@ -506,11 +503,9 @@ def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], n
     return np.sort(order[cut:]), np.sort(order[:cut])
 
 
-def _fit_classifier(
-    codec: CellCodec, cells: IntArray, weight: FloatArray, group: Groups, y: Groups, n_groups: int
-) -> LogisticRegression:
+def _fit_classifier(codec: CellCodec, cells: IntArray, group: Groups, y: Groups) -> LogisticRegression:
     """Fit a classifier of the label from one-hot columns; all groups weigh the same."""
     columns = one_hot(codec.levels_of(cells), codec.shape_)
-    total = np.bincount(group, weights=weight, minlength=n_groups)
-    balanced = weight * (weight.sum() / n_groups / total)[group]
+    sizes = np.bincount(group)
+    balanced = (len(group) / len(sizes) / sizes)[group]
     return LogisticRegression(max_iter=1000).fit(columns, y, sample_weight=balanced)

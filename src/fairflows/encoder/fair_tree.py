@@ -19,7 +19,6 @@ from fairflows.encoder.labels import (
     Label,
     check_classifier,
     known_label,
-    takes_weights,
 )
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, TreeStructure, cut, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
@@ -159,9 +158,7 @@ class FairTree(Encoder):
             self.cut(rows.take(others), label)
 
     def _one_row_each(self, rows: TrainingRows, places: Places) -> Places:
-        """Return the places of rows of positive weight, at most one of each person, from the law of a random row."""
-        if rows.weight is not None:
-            places = places[rows.weight[places] > 0]
+        """Return the places of at most one row of each person, from the law of a random row."""
         persons, most = rows.persons.take(places), self.most_rows_ or 1
         if most == 1:
             return places
@@ -181,8 +178,6 @@ class FairTree(Encoder):
 
     def _choose(self, rows: TrainingRows, places: Places, n_cells: int, show: ShowProgress) -> None:
         """Fit the scores, and choose the score of each node, on rows at some places."""
-        if rows.weight is not None:
-            places = places[rows.weight[places] > 0]
         show(0, None, "scores")
         scores = TreeScores.fit(self, rows, places)
         values = scores.values(rows.X.iloc[places])
@@ -319,18 +314,16 @@ class TreeScores:
         return replace(self, of_label=of_label, components=components, n_of_label=n_of_label), place
 
 
-def _estimator_of(label: Label, estimator: BaseEstimator | None, *, weighted: bool, random_state: int) -> BaseEstimator:
+def _estimator_of(label: Label, estimator: BaseEstimator | None, random_state: int) -> BaseEstimator:
     """Return the estimator that predicts a label; raise for a setting that cannot."""
     if estimator is None:
         kind = HistGradientBoostingRegressor if label.classes is None else HistGradientBoostingClassifier
         return kind(**_BOOSTING, random_state=random_state)
     if label.classes is not None:
-        check_classifier(estimator, weighted=weighted)
+        check_classifier(estimator)
         return estimator
     if not is_regressor(estimator):
         raise DataError(f"label_score must be a regressor for a label of numbers; got {type(estimator).__name__!r}.")
-    if weighted and not takes_weights(estimator):
-        raise DataError(f"label_score must take sample_weight, as rows have weights; got {type(estimator).__name__!r}.")
     return estimator
 
 
@@ -356,7 +349,7 @@ def _honest_scores(tree: FairTree, scores: TreeScores, rows: TrainingRows, place
 def _fit_label_score(tree: FairTree, rows: TrainingRows, places: Places) -> Score:
     """Fit the score of the label on rows at some places."""
     label = known_label(rows.label)
-    model = _estimator_of(label, tree.label_score, weighted=rows.weight is not None, random_state=tree.random_state)
+    model = _estimator_of(label, tree.label_score, tree.random_state)
     values = label.values[places]
     known = values if label.classes is None else np.unique(values, return_inverse=True)[1]
     return fit_score(model, rows, places, known, tree.columns_, tree.random_state)

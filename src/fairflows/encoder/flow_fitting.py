@@ -100,30 +100,13 @@ def _check_counts(settings: FairFlow) -> None:
 def _by_group(
     x: FloatArray, labels: Groups | None, rows: TrainingRows, kept: npt.NDArray[np.bool_], device: torch.device
 ) -> GroupRows:
-    """Points of model space, and the labels and weights of their rows, by group: of the rows that are kept."""
+    """Points of model space, and the labels of their rows, by group: of the rows that are kept."""
     places = [np.flatnonzero(kept & (rows.group == a)) for a in range(int(rows.group.max()) + 1)]
 
     def parts(values: np.ndarray | None, dtype: torch.dtype) -> list[Tensor] | None:
         return None if values is None else [torch.as_tensor(values[p], dtype=dtype, device=device) for p in places]
 
-    return GroupRows(parts(x, torch.float32) or [], parts(labels, torch.int64), parts(rows.weight, torch.float32))
-
-
-def _as_weighted(rows: GroupRows) -> GroupRows:
-    """As many rows, each as often as its weight says: the sample that a density is estimated from."""
-    if rows.weight is None:
-        return rows
-    chosen = [_repeated(w) for w in rows.weight]
-    x = [v[c] for v, c in zip(rows.x, chosen, strict=True)]
-    y = None if rows.y is None else [v[c] for v, c in zip(rows.y, chosen, strict=True)]
-    return replace(rows, x=x, y=y, weight=None)
-
-
-def _repeated(weight: Tensor) -> Tensor:
-    """Rows by systematic resampling: row i comes n·w_i / Σw times, up to one; equal weights give every row once."""
-    share = weight.double().cumsum(0)
-    marks = (torch.arange(len(weight), device=weight.device, dtype=torch.float64) + 0.5) / len(weight)
-    return torch.searchsorted(share / share[-1], marks)
+    return GroupRows(parts(x, torch.float32) or [], parts(labels, torch.int64))
 
 
 def _hold_out(
@@ -155,7 +138,6 @@ def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, Gro
     if isinstance(template, list) and len(template) != len(settings.groups_):
         raise DataError(f"density must have one entry per group ({len(settings.groups_)}); got {len(template)}.")
     names, seed = settings.groups_, settings.random_state
-    rows = _as_weighted(rows)
     densities = GroupDensities.fit(template, rows.x, group_names=names, random_state=seed, noise=rows.noise)
     if settings.criterion == "demographic_parity":
         return densities, None, ()

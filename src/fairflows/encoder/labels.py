@@ -8,7 +8,6 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.utils.validation import has_fit_parameter
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import is_number, places_in, shown, sorted_values
@@ -127,20 +126,11 @@ class Classifier(Protocol):
         """Class probabilities, (n_rows, n_classes)."""
 
 
-def takes_weights(classifier: object) -> bool:
-    """Whether a classifier can be fitted to weighted rows."""
-    return has_fit_parameter(classifier, "sample_weight")
-
-
-def check_classifier(classifier: object, *, weighted: bool) -> None:
-    """Refuse a classifier that gives no probabilities, or cannot be fitted to weighted rows where there are any."""
-    if classifier is None:
-        return
-    name = type(classifier).__name__
-    if not hasattr(classifier, "predict_proba"):
+def check_classifier(classifier: object) -> None:
+    """Raise for a classifier that gives no probabilities."""
+    if classifier is not None and not hasattr(classifier, "predict_proba"):
+        name = type(classifier).__name__
         raise DataError(f"classifier must give probabilities (predict_proba); {name} gives none.")
-    if weighted and not takes_weights(classifier):
-        raise DataError(f"classifier must take sample_weight where rows have weights; {name} does not.")
 
 
 def known_label(label: Label | None) -> Label:

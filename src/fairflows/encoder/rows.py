@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -32,7 +31,7 @@ from fairflows.table.columns import (
     shown,
     sorted_values,
 )
-from fairflows.table.frames import ColumnLike, TableLike, has_names, materialised, to_pandas
+from fairflows.table.frames import TableLike, has_names, materialised, to_pandas
 from fairflows.table.persons import Key, Persons, check_key, new_key
 from fairflows.table.table import Role, Table, role_column
 
@@ -99,15 +98,9 @@ class TrainingRows(Rows):
 
     groups: list[Hashable]  # the values of the sensitive attribute
     label: Label | None
-    weight: FloatArray | None  # what each row counts; None where all count alike
     key: Key  # the secret behind noise and coins
     missing: Literal["error", "category"]  # what is done with missing values
     schema: Schema  # the content of the columns; empty for an array
-
-    def weight_by(self, unit: Literal["row", "person"]) -> FloatArray:
-        """Return each row's weight in the law of a random row, or of a random row of a random person."""
-        weight = np.ones(len(self.group)) if self.weight is None else self.weight
-        return weight / self.persons.rows_each()[self.persons.codes] if unit == "person" else weight
 
     def label_with_classes(self, reader: str) -> Label | None:
         """Return the label, which must have classes, or None without one; `reader` is who needs it so."""
@@ -121,11 +114,7 @@ class TrainingRows(Rows):
 
 
 def read_training_rows(
-    encoder: Encoder,
-    X: RowsLike,
-    y: LabelsLike | None,
-    sensitive_features: Role | None,
-    sample_weight: ColumnLike | None,
+    encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None
 ) -> TrainingRows:
     """Read the rows that an encoder is fitted to; scikit-learn's own attributes of the columns are set on it."""
     check_key(encoder.key)
@@ -153,7 +142,6 @@ def read_training_rows(
         OutsideValues(len(frame)),
         groups,
         None if y is None else Label.read(y, len(frame)),
-        None if sample_weight is None else _weights(sample_weight, group, groups),
         encoder.key if encoder.key is not None else new_key(),
         missing,
         Schema.of(features) if named else Schema({}),
@@ -306,22 +294,6 @@ def find_features(encoder: Encoder, frame: pd.DataFrame, taken: Sequence[Hashabl
     if not features.shape[1]:
         raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
     return features
-
-
-def _weights(given: ColumnLike | Real, group: Groups, groups: list[Hashable]) -> FloatArray:
-    """Return the weights of rows; every group must have some weight."""
-    weight = np.asarray(given, dtype=np.float64)
-    weight = np.full(len(group), float(weight)) if weight.ndim == 0 else weight
-    if weight.shape != (len(group),):
-        raise DataError(f"sample_weight must be one number per row ({len(group)} rows); got shape {weight.shape}.")
-    if not (np.isfinite(weight) & (weight >= 0)).all():
-        raise DataError("sample_weight must hold finite numbers that are not negative.")
-    if not weight.any():
-        raise DataError("sample_weight must not be zero in every row.")
-    for a, value in enumerate(groups):
-        if not weight[group == a].any():
-            raise DataError(f"Every group needs rows of positive sample_weight; group {shown(value)} has none.")
-    return weight
 
 
 def _has_text(X: object) -> bool:

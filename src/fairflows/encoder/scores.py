@@ -309,10 +309,9 @@ def fit_score(
     features = ScoreFeatures.fit(X, columns)
     x = features.matrix(X)
     x[:, np.isnan(x).all(axis=0)] = 0  # trees cannot bin a column without a value, and do not split a constant one
-    weight = {} if rows.weight is None else {"sample_weight": rows.weight[places]}
     classifies = is_classifier(model)
     size = 1.0 if classifies else float(np.abs(y).max()) or 1.0
-    fitted = Score(features, model.fit(x, y, **weight), classifies, size)
+    fitted = Score(features, model.fit(x, y), classifies, size)
     return _plain(fitted, X.head(_ROWS_COMPARED))
 
 

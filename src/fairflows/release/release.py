@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -50,7 +49,7 @@ from fairflows.table.columns import (
     plain_numbers,
     shown,
 )
-from fairflows.table.frames import ColumnLike, Frame, has_names, materialised, only_used_categories, to_pandas
+from fairflows.table.frames import Frame, has_names, materialised, only_used_categories, to_pandas
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Hashes, Key, Persons, Places, content_hashes, keyed_hashes, new_key
 from fairflows.table.reading import check_texts
@@ -221,7 +220,6 @@ class Release(Encoder):
         y: LabelsLike | None = None,
         *,
         sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
     ) -> Self:
         """Fit a model for each fold.
 
@@ -233,10 +231,8 @@ class Release(Encoder):
             The label.
         sensitive_features : array, default=None
             The sensitive attribute, unless X holds it.
-        sample_weight : array, default=None
-            Weight of each row, for the scores of the encoders.
         """
-        self._fit(_Given(materialised(X), y, sensitive_features, sample_weight))
+        self._fit(_Given(materialised(X), y, sensitive_features))
         return self
 
     def fit_transform(
@@ -245,11 +241,10 @@ class Release(Encoder):
         y: LabelsLike | None = None,
         *,
         sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
     ) -> Frame:
         """Fit the models, then release the same rows."""
         X = materialised(X)
-        cells = self._fit(_Given(X, y, sensitive_features, sample_weight))
+        cells = self._fit(_Given(X, y, sensitive_features))
         return handed_over(X, self._draw(cells))
 
     def fit_path(
@@ -258,13 +253,12 @@ class Release(Encoder):
         y: LabelsLike | None = None,
         *,
         sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
         strengths: Sequence[float],
         seeds: Sequence[int],
     ) -> list[Self]:
         """Fit a release around an encoder of every strength and seed; all have the same folds, key and ledger."""
         self._check_settings()
-        dealt = _deal(self, _Given(materialised(X), y, sensitive_features, sample_weight))
+        dealt = _deal(self, _Given(materialised(X), y, sensitive_features))
         template = _fold_encoder(self, dealt)
         by_fold = [
             template.fit_path(part.X, part.y, **part.roles, strengths=strengths, seeds=seeds) for part in dealt.parts
@@ -612,12 +606,11 @@ class _Given:
     X: RowsLike
     y: LabelsLike | None
     sensitive_features: Role | None
-    sample_weight: ColumnLike | None
 
     @property
     def roles(self) -> dict[str, Any]:
         """The keyword arguments."""
-        return {"sensitive_features": self.sensitive_features, "sample_weight": self.sample_weight}
+        return {"sensitive_features": self.sensitive_features}
 
     @property
     def label(self) -> LabelsLike | None:
@@ -626,12 +619,11 @@ class _Given:
 
     def take(self, places: Places) -> _Given:
         """Return the rows at these places, their columns in the types that these rows have."""
-        a, weight = self.sensitive_features, self.sample_weight
+        a = self.sensitive_features
         return _Given(
             _take_rows(self.X, places),
             None if self.y is None else _take_values(self.y, places),
             a if a is None or isinstance(a, str | int) else _take_values(a, places),
-            weight if weight is None or isinstance(weight, Real) else _take_values(weight, places),
         )
 
 

@@ -49,8 +49,6 @@ class GroupRows:
 
     x: list[Tensor]  # the rows of a group, (n_a, D), in float32
     y: list[Tensor] | None = None  # their labels, (n_a,), whole numbers from 0 on; None when there is no task
-    # Their weights, (n_a,): a row is drawn with a probability proportional to its weight. None for equal weights.
-    weight: list[Tensor] | None = None
     noise: FreshNoise | None = None  # the noise that rows get anew in every batch; x then holds their grid points
 
     @property
@@ -237,14 +235,7 @@ class FreshDraws:
         self._x, self._noise = torch.cat(data.x), data.noise
         self._y = torch.cat(data.y) if data.y is not None else None
         device = self._x.device
-        weights = data.weight if data.weight is not None else [x.new_ones(len(x)) for x in data.x]
-        # The cumulative weights of group a run from a to a + 1, in one sorted list for all groups: the place of u + a
-        # in it, with u uniform on [0, 1), is a row of group a.
-        self._cumulative = torch.cat(
-            [(w.double().cumsum(0) / w.double().sum()).clamp_max(1.0) + a for a, w in enumerate(weights)]
-        ).to(device)
-        self._last_row = torch.tensor([len(x) for x in data.x], device=device).cumsum(0) - 1
-        self._groups = torch.arange(len(data.x), device=device)
+        self._sizes = torch.tensor([len(x) for x in data.x], device=device)
         distinct = list(dict.fromkeys(seeds))
         # Which of S random streams each model reads, (M,): models of equal seed share one, and so their batches.
         self.streams = torch.tensor([distinct.index(seed) for seed in seeds], device=device)
@@ -267,10 +258,10 @@ class FreshDraws:
     def _of_stream(self, n_steps: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Return numbers of rows (T, K, B), the rows (T, K, B, D), and draws from the densities (T, K, L, B, D)."""
         B = self._batch_size
-        size = (n_steps, len(self._groups), B)
+        size = (n_steps, len(self._sizes), B)
         uniform = torch.rand(size, generator=generator, device=self._x.device, dtype=torch.float64)
-        rows = torch.searchsorted(self._cumulative, uniform + self._groups[:, None], right=True)
-        rows = torch.minimum(rows, self._last_row[:, None])
+        first = self._sizes.cumsum(0) - self._sizes
+        rows = first[:, None] + (uniform * self._sizes[:, None]).long()
         x = self._x[rows]
         if self._noise is not None:
             x = self._noise.add(x, generator)

@@ -171,8 +171,6 @@ class FARE(Encoder):
         check_share("gamma", self.gamma)
         check_count("max_leaves", self.max_leaves, 2)
         check_count("min_rows", self.min_rows, 1)
-        if rows.weight is not None:
-            raise DataError("FARE does not take sample_weight.")
         label = rows.label_with_classes("FARE")
         if label is None:
             raise DataError("FARE grows a tree for a label: pass y.")

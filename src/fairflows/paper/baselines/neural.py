@@ -27,7 +27,6 @@ from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.steps import AdamSteps, chosen_device
-from fairflows.table.frames import ColumnLike
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.table import Role
@@ -197,13 +196,12 @@ class NeuralBaseline(Encoder):
         y: LabelsLike | None = None,
         *,
         sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
         strengths: Sequence[float],
         seeds: Sequence[int],
     ) -> list[Self]:
         """Train the networks of all strengths and seeds as one stack; one that diverged is returned unfitted."""
         shared = clone(self)
-        rows = begin_fit(shared, X, y, sensitive_features, sample_weight)
+        rows = begin_fit(shared, X, y, sensitive_features)
         trained = shared._train(rows, strengths, seeds)
         ledger, found = Ledger.of(rows.X, rows.persons, rows.key), []
         for (strength, seed), players in zip(product(strengths, seeds), trained, strict=True):
@@ -219,8 +217,6 @@ class NeuralBaseline(Encoder):
     ) -> list[BaselineNetworks | None]:
         """Train the networks for every strength and seed; None stands for networks that diverged."""
         check_weights(self.traits.strength, strengths, self._most)
-        if rows.weight is not None:
-            raise DataError(f"{type(self).__name__} does not take sample_weight.")
         label = rows.label_with_classes(type(self).__name__)
         if label is None:
             raise DataError(f"{type(self).__name__} trains for a task: pass y.")
