@@ -73,7 +73,7 @@ def test_what_was_read_is_stated_and_not_checked(certificate):
 
 def test_json_of_another_format_is_refused(certificate):
     values = json.loads(certificate.to_json())
-    with pytest.raises(ValueError, match="'format' must be 2; got 1"):
+    with pytest.raises(ValueError, match="'format' must be 3; got 1"):
         Certificate.from_json(json.dumps({**values, "format": 1}))
     with pytest.raises(ValueError, match="no field 'better'"):
         Certificate.from_json(json.dumps({**values, "better": 0}))
@@ -88,9 +88,9 @@ def test_json_of_another_format_is_refused(certificate):
         ("{", "not JSON"),
         ("[" * 100_000, "nested more than .* levels deep"),
         ('{"format": 2, "n": ' + '{"a":' * 100_000, "nested more than .* levels deep"),
-        ("[]", "'format' must be 2; got None"),
-        ("7", "'format' must be 2; got None"),
-        ('{"format": 2}', "must state 'status'"),
+        ("[]", "'format' must be 3; got None"),
+        ("7", "'format' must be 3; got None"),
+        ('{"format": 3}', "must state 'status'"),
     ],
 )
 def test_a_text_that_is_no_certificate(text, message):

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 import fairflows as ff
-from fairflows.bounds import planned_cell_bound
-from fairflows.bounds.planning import delta_of_look
+from fairflows.bounds.planning import plan_cells
 from fairflows.table.prospects import best_bounds, find_names, find_problems
 
 N = 1200
@@ -20,14 +19,14 @@ def rows(**columns):
     return pd.DataFrame({"x": rng.normal(size=N), "sex": SEX, **columns})
 
 
-def said_of(column, table, certifying=1.0):
+def said_of(column, table):
     """What is said of one column."""
-    return [str(finding) for finding in find_problems(table, certifying=certifying) if finding.column == column]
+    return [str(finding) for finding in find_problems(table) if finding.column == column]
 
 
 def test_nothing_is_said_of_a_harmless_table():
     harmless = rows(town=["Ulm", "Bonn", "Kiel"] * (N // 3), age=np.arange(N) % 60)
-    assert find_problems(ff.Table(harmless, sensitive="sex"), certifying=1.0) == []
+    assert find_problems(ff.Table(harmless, sensitive="sex")) == []
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ def test_what_nothing_is_said_of(values):
 
 def test_constants_are_named_together():
     table = ff.Table(rows(**{f"c{i}": [i] * N for i in range(10)}), sensitive="sex")
-    (found,) = find_problems(table, certifying=1.0)
+    (found,) = find_problems(table)
     assert "c0, c1, c2, c3, c4, c5, c6, c7 and 2 more" in str(found)
     assert "'c9'" in str(found), "what to drop is named whole"
 
@@ -86,7 +85,7 @@ def test_a_sensitive_column_of_numbers_is_to_be_cut():
 def test_groups_that_are_too_small_and_what_helps():
     level = ["a"] * 700 + ["b"] * 480 + ["c"] * 15 + ["d"] * 5
     (said,) = said_of("level", ff.Table(rows(level=level), sensitive="level"))
-    assert "too few persons to certify a distance of 0.25 in 2 groups: d (5), c (15)." in said
+    assert "too few persons for a distance of 0.3 in 2 groups: d (5), c (15)." in said
     least = int(said.split("merge_small=")[1].rstrip(")."))
     with pytest.warns(ff.DataWarning, match="'other'"):
         merged = ff.Table(rows(level=level), sensitive="level", merge_small=least)
@@ -100,11 +99,26 @@ def test_persons_are_counted_and_not_rows():
     assert "a (10), b (10)" in said
 
 
-def test_the_best_bounds_are_those_planned_for_groups_that_are_alike():
-    table = ff.Table(rows(), sensitive="sex")
-    bounds = best_bounds(table, certifying=0.5)
-    alike = planned_cell_bound(np.full((2, 8), 1 / 8), [300, 300], delta_of_look(0.05, 1))
-    assert bounds["cells"].tolist() == [8, 16, 64]
-    assert bounds["distance"].iloc[0] == pytest.approx(float(alike))
-    assert bounds["accuracy"].iloc[0] == pytest.approx((1 + float(alike)) / 2)
-    assert bounds["distance"].is_monotonic_increasing
+def test_the_best_bounds_are_what_a_release_plans():
+    """What is foreseen, what is taken by default and what is certified are one calculation."""
+    table = ff.Table(rows(person=np.arange(N)), sensitive="sex", identifier="person")
+    bounds = best_bounds(table)
+    assert bounds["target"].tolist() == [0.1, 0.15, 0.2, 0.3], "not 0.05: too few persons"
+    assert bounds["target"][bounds["default"]].tolist() == [0.1]
+    assert bounds["cells"].is_monotonic_increasing
+    assert (bounds["known_half"] <= bounds["target"]).all()
+    for row in bounds.itertuples():
+        plan = plan_cells([N / 2, N / 2], row.target, 0.01)
+        release = ff.Release(target=row.target, output="cell").fit(table)
+        assert row.cells == plan.in_all == release.n_cells_
+        stated = ff.certify(release, table, target=row.target)
+        assert stated.known_half <= row.known_half + 0.002
+        if not np.isnan(row.population):
+            assert stated.cell_upper == pytest.approx(row.population, rel=0.01), "by other draws"
+            assert stated.find("population").met == (row.population <= row.target)
+        assert stated.status == "CERTIFIED"
+
+
+def test_nothing_is_foreseen_for_a_handful_of_persons():
+    handful = pd.DataFrame({"x": np.arange(20) / 7, "sex": ["f", "m"] * 10})
+    assert best_bounds(ff.Table(handful, sensitive="sex")).empty

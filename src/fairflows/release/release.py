@@ -244,7 +244,8 @@ class Release(Encoder):
     ) -> Frame:
         """Fit the models, then release the same rows."""
         X = materialised(X)
-        cells = self._fit(_Given(X, y, sensitive_features))
+        cells, outside = self._fit(_Given(X, y, sensitive_features))
+        outside.warn()
         return handed_over(X, self._draw(cells))
 
     def fit_path(
@@ -301,15 +302,15 @@ class Release(Encoder):
             self.most_rows_ = max(encoder.most_rows_, int(rows.persons.rows_each().max()))
         return self
 
-    def _fit(self, given: _Given) -> Cells:
-        """Fit a model for every fold; return the cells of the rows."""
+    def _fit(self, given: _Given) -> tuple[Cells, OutsideValues]:
+        """Fit a model for every fold; return the cells of the rows, and the values that their models do not know."""
         forget(self)
         self._check_settings()
         dealt = _deal(self, given)
         template = _fold_encoder(self, dealt)
         return self._settle([clone(template).fit(part.X, part.y, **part.roles) for part in dealt.parts], dealt)
 
-    def _settle(self, encoders: list[Encoder], dealt: _Dealt) -> Cells:
+    def _settle(self, encoders: list[Encoder], dealt: _Dealt) -> tuple[Cells, OutsideValues]:
         """Set the thresholds, choose the cells, fit the law of rows; return the cells of all rows."""
         _check_alike("Group", [encoder.groups_ for encoder in encoders])
         _check_alike("Label", [[] if encoder.classes_ is None else encoder.classes_.tolist() for encoder in encoders])
@@ -324,19 +325,19 @@ class Release(Encoder):
             for encoder, part in zip(encoders, dealt.parts, strict=True)
         ]
         known = rows if persons.named else replace(rows, persons=_by_contents(rows))
-        cells, _ = self._cells_by_fold(known, dealt.fold)
+        cells, outside = self._cells_by_fold(known, dealt.fold)
         self.types_ = _types(given)
         place = given.X.label_place if isinstance(given.X, Table) and given.y is None else None
         self._take_over(encoders, rows, cells, given.label, place)
         self.plan_, self.table_ = dealt.plan, None
         if self.n_folds == 1:
             self.ledger_ = encoders[0].ledger_
-            return cells
+            return cells, outside
         if self.most_rows is None and dealt.most_rows is not None:
             self.most_rows_ = dealt.most_rows
         self.table_ = self._released_table(rows, cells, dealt)
         self.ledger_ = Ledger.of(rows.X, persons if dealt.named else Persons.unnamed(len(rows.X)), self.key_)
-        return cells
+        return cells, outside
 
     def _around(
         self, encoder: Encoder, rows: Rows | None, Z: pd.DataFrame | None, y: LabelsLike | None
@@ -407,7 +408,7 @@ class Release(Encoder):
             in_cells = np.bincount(rows.group * shape[1] + cells, minlength=shape[0] * shape[1])
             counts, table = in_cells.reshape(1, *shape).astype(np.int64), ""
         persons, kept, hashes = rows.persons, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
-        if dealt.named and persons.names is not None and self.traits.cut_apart:
+        if dealt.named and persons.names is not None and self.models_[0].encoder.traits.cut_apart:
             some_row = np.empty(persons.n, dtype=np.intp)
             order = np.random.default_rng().permutation(len(cells))
             some_row[persons.codes[order]] = order  # of several rows of a person, one at random
@@ -501,7 +502,7 @@ class Release(Encoder):
         training, *choices = self.ledger_.used
         seen = self.ledger_.read(table.X, table.persons)
         used = Ledger(self.key_, choices).already_used(seen)
-        if not self.is_of(table):
+        if self.kept_counts(table) is None:
             used += training.under_other_names(seen)
         return min(used, table.persons.n)
 

@@ -1,0 +1,191 @@
+"""The law of blocks against the truth: trees chosen on some persons and cut at others, of populations of known law.
+
+The true masses of the leaves are computed exactly, so that a bound at δ may be below the true distance in at most a
+share δ of the runs. Conditions of the law that are broken on purpose show that these tests can fail.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import beta
+from sklearn.tree import DecisionTreeClassifier
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from blocks import POPULATIONS, Kinds, cut_tree, distance, leaf_masses, misses_of, true_distance
+
+import fairflows as ff
+from fairflows.bounds import blocks_upper_bound
+from fairflows.encoder.matched_tree import StructureRows, TreeStructure, cut, grow
+from fairflows.encoder.scores import rounded
+
+DELTAS = (0.2, 0.05)
+OFTEN = ("one binary column", "unseen values", "several rows")
+N_RUNS, MANY_RUNS, RELEASES = 100, 300, 40
+COPIES = 2000  # rows of each kind and group that the law of what a release writes is computed from
+
+
+def lower_limit(missed: int, n_runs: int) -> float:
+    """The 99 % lower Clopper-Pearson limit of the share of misses."""
+    return float(beta.ppf(0.01, missed, n_runs - missed + 1)) if missed else 0.0
+
+
+def population(name: str) -> Kinds:
+    return next(p for p in POPULATIONS if p.name == name)
+
+
+@pytest.mark.filterwarnings("ignore::fairflows.exceptions.DataWarning")
+@pytest.mark.parametrize("name", OFTEN)
+def test_the_bound_covers(name):
+    missed = misses_of(population(name), DELTAS, N_RUNS, seed=1)
+    for delta in DELTAS:
+        assert lower_limit(missed[delta], N_RUNS) <= delta, missed
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::fairflows.exceptions.DataWarning")
+@pytest.mark.parametrize("known", POPULATIONS, ids=lambda p: p.name)
+def test_the_bound_covers_often(known):
+    missed = misses_of(known, DELTAS, MANY_RUNS, seed=2)
+    limits = {delta: round(lower_limit(missed[delta], MANY_RUNS), 3) for delta in DELTAS}
+    print(f"\n{known.name}, {known.n_persons:,} persons: missed {missed} of {MANY_RUNS}; lower limits {limits}")
+    for delta in DELTAS:
+        assert limits[delta] <= delta
+
+
+# Conditions that are broken on purpose.
+
+
+def coins_of(rng: np.random.Generator, n: int):
+    """Coins of n persons, one for each depth."""
+    drawn = rng.random((20, n))
+    return lambda depth, places: drawn[depth][places]
+
+
+def misses_by_choice(chosen_on_the_same: bool, n_runs: int, delta: float = 0.05) -> int:
+    """Count misses of a root that splits the score with the widest gap between the groups' medians, of 1,000 scores.
+
+    All scores are uniform in both groups: the true distance of the two leaves is that of the thresholds.
+    """
+    group, root = np.repeat([0, 1], [150, 100]), np.array([[-1, -2]])
+    rng, missed = np.random.default_rng(5), 0
+    for _ in range(n_runs):
+        choosing, others = rng.random((2, 250, 1000))
+        medians = [np.median(choosing[group == a], axis=0) for a in (0, 1)]
+        score = np.array([int(np.abs(medians[0] - medians[1]).argmax())])
+        structure = TreeStructure(score, np.full((1, 2), 0.5), root, 2)
+        tree, blocks = cut(structure, choosing if chosen_on_the_same else others, group, coins_of(rng, 250))
+        missed += abs(float(tree.threshold[0, 0] - tree.threshold[0, 1])) > blocks_upper_bound(blocks, delta)
+    return missed
+
+
+def test_a_structure_that_was_chosen_on_the_persons_at_the_cuts_breaks_it():
+    assert lower_limit(misses_by_choice(True, 100), 100) > 0.5
+    assert lower_limit(misses_by_choice(False, 100), 100) <= 0.05
+
+
+def test_ranks_alone_may_choose_on_the_persons_at_the_cuts():
+    """`grow` goes by ranks of scores and by targets: where scores are noise, its choice says nothing of thresholds."""
+    rng, missed, n = np.random.default_rng(6), 0, 250
+    group = np.repeat([0, 1], [150, 100])
+    for _ in range(100):
+        scores = rng.random((n, 1000))
+        structure = grow(StructureRows.of(scores, group, rng.normal(size=(n, 1)), 2, 0), 2, lambda *_: None)
+        tree, blocks = cut(structure, scores, group, coins_of(rng, n))
+        missed += abs(float(tree.threshold[0, 0] - tree.threshold[0, 1])) > blocks_upper_bound(blocks, 0.2)
+    assert lower_limit(missed, 100) <= 0.2
+
+
+def test_a_fixed_share_of_ties_instead_of_coins_breaks_it():
+    known, missed, with_coins = population("heavy ties"), 0, 0
+    for run in range(60):
+        tree = cut_tree(known, np.random.default_rng([3, run]))
+        bound = blocks_upper_bound(tree.blocks_, 0.05)
+        with_coins += true_distance(tree, known) > bound
+        tree.tree_ = replace(tree.tree_, coin=np.full_like(tree.tree_.coin, 0.5))
+        missed += true_distance(tree, known) > bound
+    assert lower_limit(missed, 60) > 0.05
+    assert lower_limit(with_coins, 60) <= 0.05
+
+
+def misses_by_rounding(round_off, n_runs: int, delta: float = 0.05) -> int:
+    """Count misses where scores are sums of ten numbers, added up in another order when rows are encoded."""
+    rng, missed = np.random.default_rng(8), 0
+    kinds, weights = rng.integers(0, 2, (200, 10)).astype(float), rng.normal(size=10) / 3
+    one_way = np.array([[sum(terms)] for terms in kinds * weights])
+    other_way = np.array([[sum(terms[::-1])] for terms in kinds * weights])
+    atoms = np.flatnonzero((one_way != other_way).ravel())[:4]
+    one_way, other_way, law = one_way[atoms], other_way[atoms], np.array([[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]])
+    assert np.allclose(one_way, other_way, rtol=1e-12)
+    for _ in range(n_runs):
+        group = np.repeat([0, 1], [1200, 800])
+        kind = np.concatenate([rng.choice(4, size=n, p=p) for n, p in zip((1200, 800), law, strict=True)])
+        structure = TreeStructure(np.array([0]), np.full((1, 2), rng.uniform(0.2, 0.8)), np.array([[-1, -2]]), 2)
+        tree, blocks = cut(structure, round_off(one_way)[kind], group, coins_of(rng, 2000))
+        missed += distance(leaf_masses(tree, round_off(other_way), law)) > blocks_upper_bound(blocks, delta)
+    return missed
+
+
+def test_scores_that_are_not_rounded_break_it():
+    assert lower_limit(misses_by_rounding(lambda scores: scores, 100), 100) > 0.05
+    assert lower_limit(misses_by_rounding(rounded, 100), 100) <= 0.05
+
+
+# The whole release.
+
+
+def written_distance(release: ff.Release, known: Kinds, rng: np.random.Generator) -> float:
+    """The true distance of what a release writes of new persons: the mean over the folds, which coins deal them to."""
+    K, n_kinds = known.law.shape
+    kind, group = np.tile(np.repeat(np.arange(n_kinds), COPIES), K), np.repeat(np.arange(K), n_kinds * COPIES)
+    rows = known.columns.iloc[kind].reset_index(drop=True)
+    names = np.char.add(f"n{rng.integers(10**9)}-", np.arange(len(kind)).astype(str))
+    rows = rows.assign(group=np.char.add("g", group.astype(str)), person=names)
+    cells = release.transform(ff.Table(rows, sensitive="group", identifier="person", missing=known.missing))["cell"]
+    counts = np.zeros((K, n_kinds, release.n_cells_))
+    np.add.at(counts, (group, kind, cells.to_numpy()), 1)
+    found, first = [], 0
+    for model in release.models_:
+        part = counts[:, :, first : first + model.n_cells]
+        found.append(distance(np.einsum("ax,axc->ac", known.law, part / part.sum(axis=2, keepdims=True))))
+        first += model.n_cells
+    return float(np.mean(found))
+
+
+def released(known: Kinds, rng: np.random.Generator, delta: float) -> tuple[float, float]:
+    """Fit and certify a release; the true distance of new persons, and the bound on it."""
+    people = known.table(rng, known.n_persons, f"p{rng.integers(10**9)}-")
+    label = pd.Series(np.where(rng.random(len(people)) < 0.3 + 0.4 * (people.a == "g0"), "yes", "no"), name="paid")
+    people = ff.Table(
+        people.X.assign(group=people.a, person=people.identifier).reset_index(drop=True).assign(paid=label),
+        sensitive="group", label="paid", identifier="person", missing=known.missing,
+    )  # fmt: skip
+    tree = ff.FairTree(unseen="other", label_score=DecisionTreeClassifier(max_depth=3), identifier="person")
+    release = ff.Release(tree, n_cells="auto", output="cell", target=0.9, delta=delta).fit(people)
+    certificate = ff.certify(release, people, delta=delta)
+    assert certificate.look == 0
+    return written_distance(release, known, rng), certificate.cell_upper
+
+
+@pytest.mark.filterwarnings("ignore::fairflows.exceptions.DataWarning")
+def test_a_release_covers_persons_to_come():
+    """One run: a gross mistake shows at once."""
+    true, bound = released(population("heavy ties"), np.random.default_rng(1), 0.2)
+    assert true <= 1.1 * bound
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::fairflows.exceptions.DataWarning")
+@pytest.mark.parametrize("known", POPULATIONS, ids=lambda p: p.name)
+def test_releases_cover_persons_to_come(known):
+    small = replace(known, n_persons=min(known.n_persons, 5000))
+    found = np.array([released(small, np.random.default_rng([4, run]), 0.2) for run in range(RELEASES)])
+    missed, ratio = int((found[:, 0] > found[:, 1]).sum()), float((found[:, 0] / found[:, 1]).mean())
+    print(f"\n{known.name}: {missed} of {RELEASES} releases missed at δ = 0.2; true distance {ratio:.2f} of the bound")
+    assert lower_limit(missed, RELEASES) <= 0.2
