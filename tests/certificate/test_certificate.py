@@ -87,7 +87,7 @@ def test_json_of_another_format_is_refused(certificate):
         ("", "not JSON"),
         ("{", "not JSON"),
         ("[" * 100_000, "nested more than .* levels deep"),
-        ('{"format": 2, "n": ' + '{"a":' * 100_000, "nested more than .* levels deep"),
+        ('{"format": 3, "n": ' + '{"a":' * 100_000, "nested more than .* levels deep"),
         ("[]", "'format' must be 3; got None"),
         ("7", "'format' must be 3; got None"),
         ('{"format": 3}', "must state 'status'"),
@@ -192,8 +192,8 @@ def test_the_seal_covers_every_field(certificate, name):
 
 def test_repr_says_what_about_what_and_under_which_assumptions(certificate):
     text = repr(certificate)
-    for part in ("CERTIFIED: holds for the true distribution", "Δ ≤ 0.0340", "51.7 %", "boosted trees", "4,913",
-                 "cell and label (16 cells)", "<i>sex</i>", "look 2 of these persons",
+    for part in ("CERTIFIED: within the target, whatever the distribution is", "Δ ≤ 0.0340", "51.7 %", "boosted trees",
+                 "4,913", "cell and label (16 cells)", "<i>sex</i>", "look 2 of these persons",
                  *(assumption.text for assumption in certificate.assumptions)):  # fmt: skip
         assert part in text
     assert max(len(line) for line in text.splitlines()[:-2]) < 140

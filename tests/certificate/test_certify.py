@@ -18,7 +18,7 @@ from fairflows.certificate.verify import verify
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.released import Released
 
-FIRST = delta_of_look(0.05, 1)
+FIRST = delta_of_look(0.01, 1)
 
 
 def counts_of(model, rows, where=slice(None)):
@@ -128,7 +128,7 @@ def test_cell_and_label_are_certified_as_a_pair(model, adult):
     np.add.at(joint, (group, cells * 2 + test.y.to_numpy()), 1)
     printed = pair.headline.counts[0]
     assert [list(counts) for counts in printed.counts.values()] == joint[:, list(printed.cells)].tolist()
-    assert pair.cell_upper >= cell_upper_bound(joint, delta_of_look(0.05, 1)) - 1e-12
+    assert pair.cell_upper >= cell_upper_bound(joint, FIRST) - 1e-12
     assert pair.model_upper is None, "no density says how z and y go together"
     assert verify(pair, model, test)
 

@@ -15,7 +15,7 @@ from fairflows.certificate.verify import verify
 from fairflows.exceptions import DataError
 from fairflows.release.released import Released
 
-FIRST = delta_of_look(0.05, 1)
+FIRST = delta_of_look(0.01, 1)
 FILES = count()
 
 

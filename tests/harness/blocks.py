@@ -52,7 +52,7 @@ class Kinds:
         person, group, kind = self.draw(rng, n)
         rows = self.columns.iloc[kind].reset_index(drop=True)
         rows = rows.assign(group=np.char.add("g", group.astype(str)), person=np.char.add(name, person.astype(str)))
-        return ff.Table(rows, sensitive="group", identifier="person", missing=self.missing)
+        return ff.Table(rows, sensitive="group", identifier="person")
 
 
 def _normalised(*weights: np.ndarray) -> np.ndarray:

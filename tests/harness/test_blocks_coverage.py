@@ -147,7 +147,7 @@ def written_distance(release: ff.Release, known: Kinds, rng: np.random.Generator
     rows = known.columns.iloc[kind].reset_index(drop=True)
     names = np.char.add(f"n{rng.integers(10**9)}-", np.arange(len(kind)).astype(str))
     rows = rows.assign(group=np.char.add("g", group.astype(str)), person=names)
-    cells = release.transform(ff.Table(rows, sensitive="group", identifier="person", missing=known.missing))["cell"]
+    cells = release.transform(ff.Table(rows, sensitive="group", identifier="person"))["cell"]
     counts = np.zeros((K, n_kinds, release.n_cells_))
     np.add.at(counts, (group, kind, cells.to_numpy()), 1)
     found, first = [], 0
@@ -164,7 +164,7 @@ def released(known: Kinds, rng: np.random.Generator, delta: float) -> tuple[floa
     label = pd.Series(np.where(rng.random(len(people)) < 0.3 + 0.4 * (people.a == "g0"), "yes", "no"), name="paid")
     people = ff.Table(
         people.X.assign(group=people.a, person=people.identifier).reset_index(drop=True).assign(paid=label),
-        sensitive="group", label="paid", identifier="person", missing=known.missing,
+        sensitive="group", label="paid", identifier="person",
     )  # fmt: skip
     tree = ff.FairTree(unseen="other", label_score=DecisionTreeClassifier(max_depth=3), identifier="person")
     release = ff.Release(tree, n_cells="auto", output="cell", target=0.9, delta=delta).fit(people)

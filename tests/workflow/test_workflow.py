@@ -7,7 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import Certificate, DataError, FairMatching, Table, certify, load, load_adult, share, verify, workflow
+from fairflows import (
+    Certificate,
+    DataError,
+    DataWarning,
+    FairMatching,
+    Table,
+    certify,
+    load,
+    load_adult,
+    share,
+    verify,
+    workflow,
+)
 from fairflows.bounds.derived import rounded_up
 from fairflows.workflow import certified_part, read_run
 
@@ -59,13 +71,17 @@ def test_share_fits_attacks_and_certifies(shared, adult):
     assert shared.audit.attack_lower <= c.cell_upper
     assert shared.is_good
     assert shared.covers_all
-    assert sum(c.n.values()) == len(adult), "all persons certify"
-    assert c.look == 1
+    assert sum(c.n.values()) == len(adult), "every row is counted"
+    assert [s.about for s in c.statements] == ["table", "population"], "the adversaries attacked a second release"
+    assert c.table_distance < 0.01 < c.known_half <= 0.2
+    assert c.look == 0, "trees look at nobody"
+    assert certify(shared.release, adult, target=0.2) == certify(shared.release, adult, target=0.2)
 
 
 def test_the_shared_table_is_shuffled_and_has_a_fresh_index(shared, adult):
     assert list(shared.table.index) == list(range(len(adult)))
-    expected = shared.release.transform(adult)["cell"]
+    with pytest.warns(DataWarning, match="12,000 of these rows are of persons of the table"):
+        expected = shared.release.transform(adult)["cell"]
     assert sorted(shared.table["cell"]) == sorted(expected)
     assert shared.table["cell"].tolist() != expected.tolist()
 
@@ -82,8 +98,9 @@ def test_the_best_of_a_frontier_covers_persons_whom_nothing_was_fitted_to_or_cho
 
 def test_a_notebook_shows_the_result_in_short(shared):
     html, text = shared._repr_html_(), repr(shared)
-    after = f"at most {rounded_up(50 * (1 + shared.certificate.cell_upper), 1)} %"
-    for part in (after, "CERTIFIED", "holds for the true distribution", shared.audit.best):
+    c = shared.certificate
+    of_table, to_come = (f"{rounded_up(50 * (1 + d), 1)} %" for d in (c.table_distance, c.cell_upper))
+    for part in (of_table, to_come, "CERTIFIED", "this table is within the target", shared.audit.best):
         assert part in html
         assert part in text
     assert len(text.splitlines()) < 15, "no frame, no model"
@@ -190,7 +207,7 @@ def test_rows_are_drawn_from_the_cells_of_a_frontier_too(few):
     ("settings", "message"),
     [
         ({"target": 1.5}, r"in \(0, 1\]"),
-        ({"target": 0.01}, "A group is too small for the target"),
+        ({"target": 0.01}, "Group 1 is too small for the target Δ ≤ 0.01: it has 3,936 persons, and the lowest target"),
         ({"delta": 2.0}, r"delta must be in \(0, 1\)"),
         ({"method": "magic"}, "method must be one of 'tree', 'cells', 'flow', 'matching'; got 'magic'"),
         ({"output": "magic"}, "output must be one of 'row', 'cell', 'latent'; got 'magic'"),
