@@ -79,7 +79,6 @@ ENCODERS = {
     "flow, one column": (FairFlow(**QUICK, density=MixtureDensity(1)), one_column),
     "matching": (FairMatching(0.4, density="counts", **CELLS), categorical),
     "matching, made": (FairMatching(0.4, density="made", hidden=(8,), **CELLS), categorical),
-    "matching, few cells": (FairMatching(0.4, density="counts", max_cells=2, **CELLS), categorical),
     "tree": (FairTree(4, **CELLS), None),
     "tree, logistic regression": (FairTree(4, label_score=LogisticRegression(max_iter=500), **CELLS), whole),
     "cells": (FairCells(4, target=0.5, n_certify=20_000, **CELLS), None),

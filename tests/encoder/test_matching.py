@@ -100,37 +100,9 @@ def test_order_and_process_do_not_matter(categorical, tmp_path):
     assert other.exitcode == 0, (tmp_path / "said").read_text()
 
 
-def test_spaces_too_large_to_list_use_the_observed_cells(categorical):
-    with pytest.warns(DataWarning, match="48 cells .* only observed cells are used, with a tail"):
-        encoder = fit(categorical, max_cells=10)
-    whole = fit(categorical)
-    m = len(encoder.model_.support)
-    assert m <= 48
-    tails = encoder.model_.tails
-    assert (tails >= 0).all()
-    bound = exact_statistical_distance(encoder.latent_law().exact())
-    assert bound >= exact_statistical_distance(whole.latent_laws_) - 0.05
-    Z = encoder.transform(categorical.X, sensitive_features=categorical.a)
-    assert set(cells_of(encoder, Z)) <= set(encoder.model_.support)
-    table = encoder.latent_law().log_density_table(1000)
-    assert table.shape == (1000, 2, 2)
-
-
-def test_rows_in_unobserved_cells_keep_them(categorical):
-    seen = categorical.X[["work", "town"]].drop_duplicates().iloc[:6]
-    known = categorical.X[["work", "town"]].apply(tuple, axis=1).isin(seen.apply(tuple, axis=1)).to_numpy()
-    part = categorical.take(known)
-    with pytest.warns(DataWarning, match="observed cells"):
-        encoder = FairMatching(1.0, **QUICK, max_cells=2, kinds=None).fit(
-            part.X.astype({"town": pd.CategoricalDtype(["Ulm", "Bonn", "Köln", "Trier"])}),
-            part.y,
-            sensitive_features=part.a,
-        )
-    outside = ~np.isin(np.arange(encoder.model_.codec.n_cells_), encoder.model_.support)
-    rows = encoder.model_.codec.decode(np.flatnonzero(outside)).rename_axis("person")
-    Z = encoder.transform(rows, sensitive_features=np.full(len(rows), "old"))
-    np.testing.assert_array_equal(cells_of(encoder, Z), np.flatnonzero(outside))
-    assert len(encoder.predict(rows, sensitive_features=np.full(len(rows), "old"))) == len(rows)
+def test_more_cells_than_can_be_listed_are_refused(categorical):
+    with pytest.raises(DataError, match="at most max_cells=10 cells; got 48 in each of 2 groups. Take fewer columns"):
+        fit(categorical, max_cells=10)
 
 
 def test_wrong_input(categorical):

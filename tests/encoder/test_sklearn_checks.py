@@ -95,7 +95,7 @@ class BestCells(_NeedsEveryLabel, FairCells):
     pass
 
 
-CELLS = {"density": "counts", "max_cells": 5000}
+CELLS = {"density": "counts"}
 ENCODERS = {
     "flow": Flow(n_epochs=2, n_blocks=2, hidden=(8,), head=(8,), density=MixtureDensity(1), dequantise=False),
     "matching": Matching(1.0, **CELLS),

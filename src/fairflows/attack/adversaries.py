@@ -270,7 +270,6 @@ _OFF_GRID = 1e-4  # of a step: rounding in a flow stays far below
 _MOST_NEIGHBOURS_OF = 5_000  # reference rows that distances are measured to
 _MOST_COLUMNS = 30  # in more dimensions all rows are far from each other, and the search is slow
 _MOST_VALUES = 500  # of all groups' inverses of a row; of more, learners see what is computed from them
-_UNKNOWN = -50.0  # log-probability where there is none
 
 
 @dataclass(frozen=True)
@@ -380,21 +379,17 @@ def _of_flow(inversions: list[Inversion], Z: pd.DataFrame, reference: Reference)
 def _of_cells(known_cells: KnownCells, Z: pd.DataFrame, reference: Reference) -> WhiteBox:
     model, codec = known_cells.model, known_cells.model.codec
     cells = cells_of_encoded(codec, Z)
-    place, known = model.place(cells)
-    place = np.where(known, place, 0)
     with np.errstate(divide="ignore"):
-        log_laws = np.where(known[:, None], np.log(known_cells.laws).T[place], 0)
+        log_laws = np.log(known_cells.laws).T[cells]
     seen = np.unique(codec.encode(reference.rows))
     parts: list[FloatArray] = [codec.levels_of(cells).astype(np.float64), _finite(log_laws)]
     shows_values = sum(map(len, known_cells.maps)) * parts[0].shape[1] <= _MOST_VALUES
     for sent in known_cells.maps:
         for b, f in enumerate(sent):
-            before = inverse_map(f)[place]
-            cell = before if model.support is None else model.support[before]
+            before = inverse_map(f)[cells]
             if shows_values:
-                parts.append(np.where(known[:, None], codec.levels_of(cell), -1).astype(np.float64))
-            of_cell = [np.where(known, model.log_p[b][before], _UNKNOWN), np.isin(cell, seen)]
-            parts.append(np.column_stack(of_cell))
+                parts.append(codec.levels_of(before).astype(np.float64))
+            parts.append(np.column_stack([model.log_p[b][before], np.isin(before, seen)]))
     return WhiteBox(_finite(np.concatenate(parts, axis=1)), {"likelihood ratio": _finite(log_laws)})
 
 

@@ -37,7 +37,7 @@ from fairflows.encoder.base import (
 )
 from fairflows.encoder.labels import LabelsLike
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_latent
-from fairflows.exceptions import DataError, check_count, check_share, is_count, warn_user
+from fairflows.exceptions import DataError, check_count, check_share, is_count
 from fairflows.table.columns import Schema, shown
 from fairflows.table.frames import Frame, TableLike, materialised
 from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
@@ -68,9 +68,7 @@ class FairMatching(Encoder):
     n_bins : int
         Quantile bins of number columns with many values.
     max_cells : int
-        With more cells, counted once for every group, only the observed ones are matched, and a warning says so: a row
-        in another cell keeps it, and the probability of such rows counts in full against the encoder. The default
-        takes up to three gigabytes.
+        The most cells, counted once for every group. The default takes up to three gigabytes.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The content of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
@@ -230,18 +228,12 @@ class FairMatching(Encoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the class that each row's encoded cell suggests, from the cell alone."""
-        values, cells = label_values(self), self._encoded_cells(rows)
-        place, known = self.model_.place(cells)
-        classes = np.asarray(self.class_of_cell_)[np.where(known, place, 0)]
-        if not known.all():
-            classes[~known] = self.model_.score(cells[~known]).argmax(axis=1)
-        return values[classes]
+        return label_values(self)[np.asarray(self.class_of_cell_)[self._encoded_cells(rows)]]
 
     def latent_law(self) -> ExactLaw:
-        """Return the laws of the encoded cell; mass outside the m cells counts as if no two groups met there."""
+        """Return the laws of the encoded cell."""
         check_fitted(self)
-        known = KnownCells(self.model_, self.latent_laws_, (self.matched_, self.split_))
-        return ExactLaw(np.concatenate([self.latent_laws_, np.diag(self.model_.tails)], axis=1), known)
+        return ExactLaw(self.latent_laws_, KnownCells(self.model_, self.latent_laws_, (self.matched_, self.split_)))
 
     def _encoded_cells(self, rows: Rows) -> IntArray:
         persons = rows.persons_or_fresh() if self.traits.randomised else rows.persons
@@ -249,17 +241,11 @@ class FairMatching(Encoder):
         return self._apply(self.matched_, self.split_, cells, rows, persons)
 
     def _apply(self, matched: IntArray, split: IntArray, cells: IntArray, rows: Rows, persons: Persons) -> IntArray:
-        place, known = self.model_.place(cells)
-        place = np.where(known, place, 0)
         group = rows.map_group
-        if self.traits.randomised:
-            coin = persons.uniform(self.key_, "matching") < self.gamma
-            sent = np.where(coin, matched[group, place], split[group, place])
-        else:
-            sent = (matched if self.gamma == 1 else split)[group, place]
-        if self.model_.support is not None:
-            sent = self.model_.support[sent]
-        return np.where(known, sent, cells)
+        if not self.traits.randomised:
+            return (matched if self.gamma == 1 else split)[group, cells]
+        coin = persons.uniform(self.key_, "matching") < self.gamma
+        return np.where(coin, matched[group, cells], split[group, cells])
 
     def _check_settings(self) -> None:
         check_share("gamma", self.gamma)
@@ -322,36 +308,19 @@ def latent_laws(log_p: FloatArray, matched: IntArray, split: IntArray, gamma: fl
 
 @dataclass(frozen=True)
 class CellModel:
-    """Laws of K groups over the m cells that an encoder works on."""
+    """Laws of K groups over the m cells of a table."""
 
     codec: CellCodec  # table rows to cells and back
     densities: list[CellDensity]  # the K densities p̂_a
-    # (m,): the cells that the laws are about: those observed in training, where there are too many to list them all
-    support: IntArray | None
-    log_p: FloatArray  # (K, m): log p̂_a of each of them
-    tails: FloatArray  # (K,): the probability that p̂_a puts on all other cells
+    log_p: FloatArray  # (K, m): log p̂_a of each cell
     scores: FloatArray | None  # (m, C): the classifier's probability of each class in each cell
-    classifier: LogisticRegression | None  # which made them, from one-hot columns
     shares: FloatArray  # (K,): the groups' shares of the training rows
     held_out_log_likelihood: FloatArray  # (K,): mean log p̂_a of rows that it was not fitted on
-
-    def place(self, cells: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-        """Each cell's place among the m, and which cells are among them."""
-        if self.support is None:
-            return cells, np.ones(len(cells), dtype=bool)
-        place = np.minimum(np.searchsorted(self.support, cells), len(self.support) - 1)
-        return place, self.support[place] == cells
 
     @property
     def log_reference(self) -> FloatArray:
         """The law that all groups are sent to: that of the largest group."""
         return self.log_p[int(self.shares.argmax())]
-
-    def score(self, cells: IntArray) -> FloatArray:
-        """Return the classifier's class probabilities in any cells, (n, C)."""
-        if self.classifier is None:
-            raise DataError("The cells were fitted without a label, and so without a classifier.")
-        return _classes_in_cells(self.classifier, self.codec, cells)
 
     def sample_rows(self, n: int, random_state: int) -> list[pd.DataFrame]:
         """n rows of each group drawn from its density."""
@@ -405,33 +374,29 @@ def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None
     codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen, missing=rows.missing)
     codec.fit(rows.X, settings.kinds)
     K, cells = len(rows.groups), codec.encode(rows.X)
-    support = _support(codec, np.unique(cells), K, settings)
+    _check_size(codec, K, settings)
     densities, held_out = _fit_densities(settings, codec.shape_, cells, rows.group)
-    listed = np.arange(codec.n_cells_) if support is None else support
-    log_p = np.stack([density.log_prob(listed) for density in densities])
-    tails = np.zeros(K) if support is None else np.maximum(0.0, 1.0 - np.exp(log_p).sum(axis=1))
+    log_p = np.stack([density.log_prob_of_all_cells() for density in densities])
     scores = classifier = None
     if y is not None:
         classifier = _fit_classifier(codec, cells, rows.group, y)
-        scores = _classes_in_cells(classifier, codec, listed)
+        scores = _classes_in_cells(classifier, codec)
     shares = np.bincount(rows.group, minlength=K) / len(rows.group)
-    return CellModel(codec, densities, support, log_p, tails, scores, classifier, shares, held_out)
+    return CellModel(codec, densities, log_p, scores, shares, held_out)
 
 
-def _support(codec: CellCodec, observed: IntArray, n_groups: int, settings: FairMatching) -> IntArray | None:
-    """Return the observed cells, or None where all cells can be listed."""
+def _check_size(codec: CellCodec, n_groups: int, settings: FairMatching) -> None:
+    """Raise for more levels than a density takes, or more cells than can be listed."""
     if not callable(settings.density) and sum(codec.shape_) > _MOST_LEVELS:
         raise DataError(
             f"A density of cells takes at most {_MOST_LEVELS:,} levels in all columns; got {sum(codec.shape_):,}: join "
             "rare levels, or leave out the column with the most of them."
         )
-    if codec.n_cells_ * n_groups <= settings.max_cells:
-        return None
-    warn_user(
-        f"{codec.n_cells_:,} cells in each of {n_groups} groups are more than max_cells={settings.max_cells:,}: "
-        "only observed cells are used, with a tail."
-    )
-    return observed
+    if codec.n_cells_ * n_groups > settings.max_cells:
+        raise DataError(
+            f"FairMatching takes at most max_cells={settings.max_cells:,} cells; got {codec.n_cells_:,} in each of "
+            f"{n_groups} groups. Take fewer columns or bins (n_bins), or FairTree."
+        )
 
 
 def _check_labels(group: Groups, y: Groups, groups: list[Hashable], classes: np.ndarray) -> None:
@@ -446,13 +411,10 @@ def _check_labels(group: Groups, y: Groups, groups: list[Hashable], classes: np.
         )
 
 
-def _classes_in_cells(classifier: LogisticRegression, codec: CellCodec, cells: IntArray) -> FloatArray:
+def _classes_in_cells(classifier: LogisticRegression, codec: CellCodec) -> FloatArray:
     """Return the classifier's class probabilities in each cell, in chunks."""
-    parts = [
-        classifier.predict_proba(one_hot(codec.levels_of(cells[start : start + _ROWS_PER_CHUNK]), codec.shape_))
-        for start in range(0, len(cells), _ROWS_PER_CHUNK)
-    ]
-    return np.concatenate(parts) if parts else np.zeros((0, len(classifier.classes_)))
+    chunks = np.array_split(np.arange(codec.n_cells_), -(-codec.n_cells_ // _ROWS_PER_CHUNK))
+    return np.concatenate([classifier.predict_proba(one_hot(codec.levels_of(part), codec.shape_)) for part in chunks])
 
 
 def cells_of_encoded(codec: CellCodec, frame: pd.DataFrame) -> IntArray:
