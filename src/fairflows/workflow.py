@@ -6,7 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replace_
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -42,6 +42,7 @@ from fairflows.table.frames import columns_of, to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_json, stated_fields
 from fairflows.table.ledger import RowsSeen
+from fairflows.table.prospects import check_groups
 from fairflows.table.reading import read_frame
 from fairflows.table.table import Table
 from fairflows.table.text_format import TextFormat
@@ -142,6 +143,7 @@ def share(
         table, target, delta, method, output, spend, without_attribute, most_rows, rules, score, random_state,
         quick, say,
     )  # fmt: skip
+    check_groups(table)
     fitted = job.fit()
     say("attacking the raw rows")
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
@@ -406,6 +408,7 @@ class Run:
     sensitive: list[str]
     label: str | None = None
     identifier: str | None = None
+    time_formats: dict[str, str] = field(default_factory=dict)
     missing_group: MissingGroup = "error"
     missing_label: MissingLabel = "error"
     grouping: Grouping | None = None
@@ -432,6 +435,7 @@ class Run:
             sensitive=list(table.grouping.kinds),
             label=None if table.y is None else str(table.y.name),
             identifier=None if table.identifier is None else str(table.identifier.name),
+            time_formats=table.time_formats,
             missing_group=table.missing_group,
             missing_label=table.missing_label,
             grouping=table.grouping,
@@ -528,7 +532,8 @@ class Shared:
         with new_folder(out) as side:
             save(self.release, side / MODEL)
             shared = side / SHARED[kind]
-            write_table([to_arrow(columns_of(self.table), None, single=False)], shared, shared)
+            rows = to_arrow(columns_of(self.table), None, single=False)
+            write_table([rows], shared, shared, self.run.time_formats)
             certificate = naming_released_file(certificate, shared, len(self.table), key)
             page = Report({**self.report.contents, "certificate": certificate.to_dict()}, verified=self.report.verified)
             texts = {

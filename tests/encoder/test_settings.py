@@ -90,3 +90,16 @@ def test_the_key_does_not_show(kind):
             not in repr(Release(one, output="cell", n_folds=1)) + Release(one, output="cell", n_folds=1)._repr_html_()
         )
         assert one.key == b"very secret key"
+
+
+@pytest.mark.filterwarnings("ignore:No identifier says")
+@pytest.mark.parametrize("name", ["flow", "matching", "tree"])
+def test_the_kinds_that_a_table_declares_are_obeyed(name):
+    """Codes that are numbers are categories, so that one in between is none."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"occ10": rng.choice([10, 20, 430], 400), "x": rng.integers(0, 3, 400), "a": [0, 1] * 200})
+    frame["y"] = (frame["occ10"] > 10).astype(int)
+    table = Table(frame, sensitive="a", label="y", kinds={"occ10": "categorical"})
+    encoder = TAKE_GAPS[name]().fit(table)
+    with pytest.raises(DataError, match="'occ10' must hold one of its 3 categories"):
+        encoder.transform(frame[["occ10", "x"]].assign(occ10=15), sensitive_features=frame["a"])

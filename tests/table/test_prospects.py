@@ -6,7 +6,7 @@ import pytest
 
 import fairflows as ff
 from fairflows.bounds.planning import plan_cells
-from fairflows.table.prospects import best_bounds, find_names, find_problems
+from fairflows.table.prospects import best_bounds, check_groups, find_names, find_problems
 
 N = 1200
 SEX = np.random.default_rng(1).permutation(["f", "m"] * (N // 2))
@@ -38,7 +38,7 @@ def test_nothing_is_said_of_a_harmless_table():
         ([f"${v % 30}" for v in range(N)], "c holds text, such as '$0'"),
         ([f"{v % 30} %" for v in range(N)], "c holds text, such as '0 %'"),
         (["unknown" if v % 100 == 0 else str(v % 60) for v in range(N)], "c holds text, such as 'unknown'"),
-        (TITLE, "c alone tells sex for 100% of the rows (the largest group has 50%)"),
+        (TITLE, "Columns that give sex away by themselves, most first: c (100%) (so often a guess from the column is"),
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_column(values, said):
@@ -53,7 +53,7 @@ def test_what_is_said_of_a_column(values, said):
         [f"0{v % 50:03d}" for v in range(N)],  # codes
         np.linspace(0, 1, N),  # measurements all differ
         ["a", "b", "3"] * (N // 3),
-        np.where(np.arange(N) % 3, TITLE, "Dr"),  # tells much, but not nearly all
+        np.where(np.arange(N) % 8, "Dr", TITLE),  # tells little
     ],
 )
 def test_what_nothing_is_said_of(values):
@@ -77,9 +77,13 @@ def test_columns_that_name_the_rows_are_found_before_a_table_refuses_them():
 def test_a_sensitive_column_of_numbers_is_to_be_cut():
     table = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age")
     (said,) = said_of("age", table)
-    assert "groups={'age': [44.5]}" in said
+    assert "groups={'age': [44.5]}, or --groups age:44.5" in said
+    with pytest.raises(ff.DataError, match=r"50 different values.* age:44\.5\. The smallest, age = \d+, has 24"):
+        ff.share(table)
     cut = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age", groups={"age": [44.5]})
     assert said_of("age", cut) == []
+    check_groups(cut)
+    check_groups(ff.Table(rows(code=np.arange(N) % 10), sensitive="code"))  # few codes, with persons enough
 
 
 def test_groups_that_are_too_small_and_what_helps():
@@ -122,3 +126,18 @@ def test_the_best_bounds_are_what_a_release_plans():
 def test_nothing_is_foreseen_for_a_handful_of_persons():
     handful = pd.DataFrame({"x": np.arange(20) / 7, "sex": ["f", "m"] * 10})
     assert best_bounds(ff.Table(handful, sensitive="sex")).empty
+
+
+def test_columns_that_give_the_group_away_are_listed_most_first_and_copies_of_the_label():
+    """Dummies of the sensitive attribute, which one group in ten has, and the opposite of the label."""
+    rng = np.random.default_rng(5)
+    white = (rng.random(N) < 0.85).astype(int)
+    black = np.where(rng.random(N) < 0.7, 1 - white, 0)
+    approve = rng.integers(0, 2, N)
+    frame = rows(black=black, reject=1 - approve, weak=white ^ (rng.random(N) < 0.25), white=white, approve=approve)
+    table = ff.Table(frame.drop(columns="sex"), sensitive="white", label="approve")
+    found = [str(finding) for finding in find_problems(table)]
+    assert "give white away by themselves, most first: black (8" in found[0]
+    assert "weak (7" in found[0]
+    assert "drop=['black', 'weak']" in found[0]
+    assert found[1].startswith("reject tells the label approve for 100% of the rows")

@@ -15,7 +15,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.stream.files import TableReader
+from fairflows.stream.files import TableReader, write_table
 from fairflows.table.frames import to_pandas
 from fairflows.table.reading import read_frame
 from fairflows.table.table import Table
@@ -216,6 +216,23 @@ def test_a_stream_reads_only_what_is_asked_for_and_refuses_other_columns(tmp_pat
     with pytest.raises(DataError, match="the table has no rows"):
         next(TableReader(written(tmp_path / "no.csv", "a,b\n"), 100).batches(["a"]))
     assert list(read_frame(tmp_path / "no.csv")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("written_as", ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
+def test_times_keep_their_format(written_as, tmp_path):
+    times = pd.date_range("2017-01-01", periods=60, freq="D") + pd.to_timedelta(np.arange(60) * 61, unit="s")
+    frame = pd.DataFrame({"at": times.strftime(written_as), "sex": ["f", "m"] * 30})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    table = Table.read(tmp_path / "t.csv", sensitive="sex")
+    assert table.X["at"].dtype.kind == "M"
+    rows = pa.Table.from_pandas(table.X, preserve_index=False)
+    write_table([rows], tmp_path / "z.csv", tmp_path / "z.csv", table.take(np.arange(60)).time_formats)
+    assert pd.read_csv(tmp_path / "z.csv")["at"].tolist() == frame["at"].tolist()
+
+
+def test_times_in_several_formats_are_written_as_pandas_does(tmp_path):
+    path = written(tmp_path / "t.csv", "at,s\n2020-01-01T10:00:00,f\n2020-01-02 11:00:00,m\n")
+    assert Table.read(path, sensitive="s").time_formats == {}
 
 
 DAYS = [datetime.date(2020, 1, 1), None, datetime.date(2020, 1, 3), datetime.date(2020, 1, 7)]

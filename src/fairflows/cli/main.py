@@ -302,7 +302,8 @@ def encode(
         from fairflows.certificate.check import list_files
         from fairflows.stream.files import encode_file
 
-        settings |= {"keep_order": keep_order, "text_format": text_format}
+        times = {} if run is None else run.time_formats
+        settings |= {"keep_order": keep_order, "text_format": text_format, "time_formats": times}
         with progress_bar("encoding", enabled=not quiet and sys.stderr.isatty()) as show:
             n_rows = encode_file(
                 model, source, out, on_progress=lambda done, total: show(done, total, f"{done:,} rows"), **settings

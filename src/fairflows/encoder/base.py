@@ -359,7 +359,7 @@ def begin_fit(encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_fea
     encoder.schema_, encoder.missing_ = rows.schema, rows.missing
     encoder.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
     encoder.classes_ = None if rows.label is None else rows.label.classes
-    encoder.ranges_ = fitted_ranges(encoder, rows.X)
+    encoder.ranges_ = fitted_ranges(rows)
     return rows
 
 

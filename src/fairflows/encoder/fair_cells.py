@@ -141,7 +141,7 @@ class FairCells(Encoder):
                 "needs none."
             )
         self.label_ = replace(label, values=np.empty(0))
-        self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
+        self.columns_ = score_columns(rows.X, rows.kinds, self.unseen)
         self.output_ = CELL
         rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
         self.binned_, programme = self._plan(rows, label, self.random_state)

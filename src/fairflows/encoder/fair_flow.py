@@ -220,7 +220,7 @@ class FairFlow(Encoder):
             unseen=self.unseen,
             missing=rows.missing,
             key=rows.key,
-        ).fit(rows.X, labels, self.kinds)
+        ).fit(rows.X, labels, rows.kinds)
         self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(len(self.codec_.names_)))
         x, log_det = self.codec_.encode(rows.X, rows.persons.named_or_numbered(), rows.outside)
         return fit_flows(self, x, log_det, labels, rows, gammas, seeds)

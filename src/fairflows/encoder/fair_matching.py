@@ -372,7 +372,7 @@ class ExactLaw(LatentLaw):
 def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None) -> CellModel:
     """Fit every group's density and the classifier; evaluate both on all cells, or on observed ones."""
     codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen, missing=rows.missing)
-    codec.fit(rows.X, settings.kinds)
+    codec.fit(rows.X, rows.kinds)
     K, cells = len(rows.groups), codec.encode(rows.X)
     _check_size(codec, K, settings)
     densities, held_out = _fit_densities(settings, codec.shape_, cells, rows.group)

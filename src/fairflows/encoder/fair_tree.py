@@ -143,7 +143,7 @@ class FairTree(Encoder):
         """Choose scores and nodes on some persons, and set the thresholds on the others."""
         self._check_settings(rows.X)
         self.label_ = None if rows.label is None else replace(rows.label, values=np.empty(0))
-        self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
+        self.columns_ = score_columns(rows.X, rows.kinds, self.unseen)
         self.output_ = CELL
         rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
         choosing, others = np.arange(len(rows.X)), None

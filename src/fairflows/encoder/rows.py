@@ -101,6 +101,7 @@ class TrainingRows(Rows):
     key: Key  # the secret behind noise and coins
     missing: Literal["error", "category"]  # what is done with missing values
     schema: Schema  # the content of the columns; empty for an array
+    kinds: Mapping[str, str]  # of columns for which the encoder, or else the table, declares one
 
     def label_with_classes(self, reader: str) -> Label | None:
         """Return the label, which must have classes, or None without one; `reader` is who needs it so."""
@@ -130,9 +131,12 @@ def read_training_rows(
     named = isinstance(X, Table) or has_names(X)
     validate_data(encoder, features if named else features.to_numpy(), skip_check_array=True, reset=True)
     settings = encoder.get_params(deep=False)
+    kinds = settings.get("kinds")
+    if kinds is None and isinstance(X, Table):
+        kinds = X.declared_kinds
     if "unseen" in settings:
         check_choice("unseen", settings["unseen"], ("error", "other"))
-        check_kinds(features, settings["kinds"])
+        check_kinds(features, kinds)
     group = group_places(attribute, groups, len(frame))
     y = X.y if y is None and isinstance(X, Table) else y
     return TrainingRows(
@@ -145,15 +149,15 @@ def read_training_rows(
         encoder.key if encoder.key is not None else new_key(),
         missing,
         Schema.of(features) if named else Schema({}),
+        kinds or {},
     )
 
 
-def fitted_ranges(encoder: Encoder, X: pd.DataFrame) -> dict[Hashable, tuple[float, float, int]]:
+def fitted_ranges(rows: TrainingRows) -> dict[Hashable, tuple[float, float, int]]:
     """Return smallest value, largest value and number of values of each column of numbers or times."""
-    kinds = encoder.get_params(deep=False).get("kinds") or {}
     ranges = {}
-    for name, column in X.items():
-        if has_order(column.dtype) and column.dtype.kind != "c" and kinds.get(name) != "categorical":
+    for name, column in rows.X.items():
+        if has_order(column.dtype) and column.dtype.kind != "c" and rows.kinds.get(name) != "categorical":
             x = floats(column)
             known = x[~np.isnan(x)]
             if len(known):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
@@ -74,6 +74,7 @@ def encode_file(
     keep: Sequence[str] = (),
     keep_order: bool = False,
     precision: Precision = "float32",
+    time_formats: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> int:
     """Encode a CSV, Excel or Parquet file into another one. Memory grows with an Excel sheet, not with other files.
@@ -110,6 +111,8 @@ def encode_file(
     precision : {"float32", "float64"}, default="float32"
         Type of encoded numbers. They are computed in float64, which exact decoding needs. Whole rows in the table's own
         columns keep their types.
+    time_formats : dict, optional
+        How a CSV file is to write times, by column: the ``time_formats`` of the table that the model was fitted on.
     on_progress : callable, optional
         Called with the number of encoded rows and, where known, of all rows.
 
@@ -135,7 +138,8 @@ def encode_file(
     n_expected = reader.n_rows or reader.path.stat().st_size // 32
     n_buckets = int(np.clip(-(-n_expected // ROWS_PER_BUCKET), 1, MOST_BUCKETS))
     with new_file(Path(target)) as side, side_folder(Path(target)) as folder:
-        n_rows = write_table(tables if keep_order else shuffled(tables, n_buckets, folder), side, Path(target))
+        tables = tables if keep_order else shuffled(tables, n_buckets, folder)
+        n_rows = write_table(tables, side, Path(target), time_formats)
         with naming_file(reader.path):
             encode.check_number_of_rows(found)
     found.warn(label)
@@ -302,10 +306,12 @@ class TableReader:
             raise DataError(f"{self.path}: the table has no rows.")
 
 
-def write_table(parts: Iterable[pa.Table], path: Path, name: Path) -> int:
+def write_table(
+    parts: Iterable[pa.Table], path: Path, name: Path, time_formats: Mapping[str, str] | None = None
+) -> int:
     """Write parts of a table, all of one schema, into a CSV or Parquet file of the kind that the `name` tells.
 
-    Return the number of rows.
+    A CSV file writes times in these formats, else as pandas does. Return the number of rows.
     """
     if name.suffix.lower() in PACKED_SUFFIXES:
         raise DataError(f"{name}: a packed CSV file is read but not written; choose .csv, .tsv or .parquet.")
@@ -319,6 +325,9 @@ def write_table(parts: Iterable[pa.Table], path: Path, name: Path) -> int:
         for table in parts:
             has_gaps = any(column.null_count for column in table.columns)  # pandas makes floats of whole numbers then
             frame = table.to_pandas(types_mapper=NULLABLE.get if has_gaps else None)
+            for column, written in (time_formats or {}).items():
+                if column in frame and frame[column].dtype.kind == "M":
+                    frame[column] = frame[column].dt.strftime(written)
             frame.to_csv(file, sep=own_format(name).separator, index=False, header=not n_rows)
             n_rows += table.num_rows
     return n_rows

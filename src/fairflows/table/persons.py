@@ -306,7 +306,8 @@ class Persons:
         other. M is `most`, at least the most rows of a person, a number that is fixed before these rows are seen.
         """
         m = self.rows_each()
-        check_most_rows(m, most, "State the most rows that anybody may have (most_rows=...).")
+        largest = int(m.max(initial=0))
+        check_most_rows(m, most, f"State the most rows that anybody may have, {largest} at least (most_rows=...).")
         if most <= 1 or not self.named:
             return np.arange(len(self.codes))
         taken = self._hashed(_key_of(seed), "acceptance") < m / most

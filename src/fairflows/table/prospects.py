@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.bounds.planning import TARGETS, plan_cells
+from fairflows.exceptions import DataError
 from fairflows.table.columns import has_order, is_number, is_time
 from fairflows.table.table import Table, naming_rows
 
@@ -19,9 +20,12 @@ PLANNED = (0.05, *TARGETS)
 _FEWEST_ROWS = 50  # for a column with as many values as rows to be suspicious
 _NEARLY_ALL = 0.95  # share of the rows with a value of their own, in a column of names
 _MOSTLY = 0.8  # share of the values that look like numbers, in a column of numbers with exceptions
-_TOLD = 0.8  # share of the errors of a blind guess that a column removes if it reveals the group
+_TOLD = 0.3  # share of the errors of a blind guess that a column removes if it gives the group away
+_COPY = 0.95  # the same of a column that is a copy of the label
+_MOST_LABELS = 20  # of a label that a column may be a copy of
 _BINS = 20  # of the numbers of a column that may reveal the group
 _MANY_GROUPS = 8
+_FEWEST_OF_A_NUMBER = 100  # persons of each of many groups that are numbers: fewer are no codes of groups
 _MOST_LISTED = 8  # names in one finding
 
 
@@ -62,7 +66,7 @@ empty.
     if same:
         said = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them (drop={same})."
         found.insert(0, Finding(same[0] if len(same) == 1 else None, said))
-    return [*found, *_of_groups(table, delta)]
+    return [*found, *_of_columns_that_tell(table), *_of_groups(table, delta)]
 
 
 def best_bounds(table: Table, *, delta: float = 0.01) -> pd.DataFrame:
@@ -100,23 +104,55 @@ def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
             f"the identifier (identifier={name!r}) or drop it (drop=[{name!r}]).",
         )
     yield from _numbers_as_text(name, column)
-    if (right := _guessed_right(column, table)) is not None:
-        largest = table.a.value_counts(normalize=True).max()
+
+
+def _of_columns_that_tell(table: Table) -> Iterator[Finding]:
+    """Find the columns that give the group away, most first, and copies of the label."""
+    blind = 1 / len(table.groups)
+    told = [(right, name) for name, right in _guessed_right(table.X, table.a).items()]
+    told = sorted([found for found in told if found[0] - blind >= _TOLD * (1 - blind)], reverse=True)
+    if told:
+        names = [name for _, name in told]
         yield Finding(
-            name,
-            f"{name} alone tells {table.a.name} for {right:.0%} of the rows (the largest group has {largest:.0%}): "
-            f"hiding the group then hides this column too. Drop it if it is not needed (drop=[{name!r}]).",
+            names[0] if len(names) == 1 else None,
+            f"Columns that give {table.a.name} away by themselves, most first: "
+            f"{_first([f'{name} ({right:.0%})' for right, name in told])} (so often a guess from the column is right, "
+            f"all groups counted alike; a blind guess {blind:.0%}). Hiding the group hides them too: drop those that "
+            f"are not needed (drop={names[:_MOST_LISTED]}).",
         )
+    if table.y is None or len(table.labels) > _MOST_LABELS:
+        return
+    blind = 1 / len(table.labels)
+    for name, right in _guessed_right(table.X, table.y).items():
+        if right - blind >= _COPY * (1 - blind):
+            said = f"{name} tells the label {table.y.name} for {right:.0%} of the rows, all labels counted alike"
+            yield Finding(name, f"{said}: if it is a copy of the label, or follows from it, drop it (drop=[{name!r}]).")
+
+
+def check_groups(table: Table) -> None:
+    """Raise if a sensitive column of numbers was not cut, so that groups are small; propose a cut."""
+    persons, name = _persons_by_group(table)[0], str(table.a.name)
+    if _is_not_cut(table) and persons.min() < _FEWEST_OF_A_NUMBER:
+        smallest = table.groups[int(persons.argmin())]
+        raise DataError(f"{_proposed_cut(table)} The smallest, {name} = {smallest}, has {persons.min():,} persons.")
+
+
+def _is_not_cut(table: Table) -> bool:
+    return len(table.groups) > _MANY_GROUPS and not table.grouping.cuts and is_number(table.a.dtype)
+
+
+def _proposed_cut(table: Table) -> str:
+    name, median = str(table.a.name), f"{table.a.median():g}"
+    return (
+        f"{name} holds numbers with {len(table.groups):,} different values, each of which is a group. Cut it at values "
+        f"of your choice, such as the median: groups={{{name!r}: [{median}]}}, or --groups {name}:{median}."
+    )
 
 
 def _of_groups(table: Table, delta: float) -> Iterator[Finding]:
     name, groups, (persons, n) = str(table.a.name), table.groups, _persons_by_group(table)
-    if len(groups) > _MANY_GROUPS and not table.grouping.cuts and is_number(table.a.dtype):
-        yield Finding(
-            name,
-            f"{name} holds numbers with {len(groups):,} different values, each of which is a group. Cut it at values "
-            f"of your choice, such as the median (groups={ {name: [float(table.a.median())]} }).",
-        )
+    if _is_not_cut(table):
+        yield Finding(name, _proposed_cut(table))
         return
     target = TARGETS[-1]
     small = [a for a in range(len(groups)) if plan_cells([n[a], n.max()], target, delta) is None]
@@ -164,21 +200,22 @@ def _numbers_as_text(name: str, column: pd.Series) -> Iterator[Finding]:
         yield Finding(name, f"{name} holds text{example}: each value is a category of its own. {advice}")
 
 
-def _guessed_right(column: pd.Series, table: Table) -> float | None:
-    """Return how often a column's value tells the group if it removes nearly all errors of a blind guess, else None.
+def _guessed_right(X: pd.DataFrame, wanted: pd.Series) -> dict[str, float]:
+    """Return how often each column alone tells the value that is wanted, all values counted alike.
 
     The guess is learnt on one half of the rows and tried on the other.
     """
-    values = pd.Series(_binned(column), name="value")
-    group = pd.Series(table.a.astype(str).to_numpy(), name="group")
-    learnt = np.random.default_rng(0).random(len(values)) < 0.5
-    if learnt.all() or not learnt.any():
-        return None
-    counts = pd.crosstab(values[learnt], group[learnt])
-    blind = group[learnt].mode().iloc[0]
-    guesses = values[~learnt].map(counts.idxmax(axis=1)).fillna(blind)
-    right, base = float((guesses == group[~learnt]).mean()), float((group[~learnt] == blind).mean())
-    return right if base < 1 and right - base >= _TOLD * (1 - base) else None
+    truth = pd.Series(wanted.astype(str).to_numpy(), name="truth")
+    learnt = np.random.default_rng(0).random(len(truth)) < 0.5
+    if truth[learnt].nunique() < 2 or truth[~learnt].nunique() < 2:
+        return {}
+    found = {}
+    for name, column in X.items():
+        values = pd.Series(_binned(column), name="value")
+        likely = pd.crosstab(values[learnt], truth[learnt], normalize="columns").idxmax(axis=1)
+        is_right = values[~learnt].map(likely).to_numpy() == truth[~learnt].to_numpy()
+        found[str(name)] = float(pd.Series(is_right).groupby(truth[~learnt].to_numpy()).mean().mean())
+    return found
 
 
 def _binned(column: pd.Series) -> npt.NDArray[np.intp]:

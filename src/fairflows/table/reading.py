@@ -47,6 +47,9 @@ _TRUTHS = pa.array(["True", "TRUE", "true", "False", "FALSE", "false"])
 _NOT_A_NUMBER = r"^[+-]?0[0-9xX]"  # leading zeros, which a number would lose, and 0x10, which Arrow would take for 16
 _LONG = r"^[+-]?[0-9]{19,}$"  # whole numbers that floats would round
 
+_TIME = re.compile(r"[0-9-]{10}(?P<mark>[T ])\d\d:\d\d(?P<seconds>:\d\d)?(?P<zone>Z|\+00:00)?")
+TIME_FORMATS = "time formats"
+
 _NUMBERS = (pa.int64(), pa.uint64(), pa.float64())
 _DAYS = (pa.date32(), pa.timestamp("us"))
 _MOMENTS = (pa.timestamp("us", "UTC"),)
@@ -69,15 +72,18 @@ def read_frame(
 ) -> pd.DataFrame:
     """Read a CSV (plain or compressed), Excel or Parquet file into a frame, with its values unchanged.
 
-    The `schema` of a model says what columns must hold, so that they are read as those the model was fitted on. The
-    `identifier` is read as text, because numbers such as 12e4 and 120000 would make one person of two.
+    How a CSV file writes times is kept beside the values, as the frame's attribute "time formats". The `schema` of a
+    model says what columns must hold, so that they are read as those the model was fitted on. The `identifier` is read
+    as text, because numbers such as 12e4 and 120000 would make one person of two.
     """
     path = Path(path)
     rows = open_table(path, text_format)
     with reading(path):
         frame = from_arrow(rows.read(with_identifier(schema, identifier)))
     with naming_file(path):
-        return frame if schema is None else schema.apply(frame)
+        frame = frame if schema is None else schema.apply(frame)
+    frame.attrs[TIME_FORMATS] = rows.time_formats
+    return frame
 
 
 def open_table(path: Path, text_format: TextFormat | None = None) -> TextRows | ParquetRows:
@@ -144,6 +150,7 @@ class TextRows:
     """The rows of a CSV file, from a path or in memory; every row has as many fields as the header."""
 
     n_rows: int | None = None  # which a CSV file does not say
+    time_formats: Mapping[str, str] = {}  # how columns of times are written, after they were read
 
     def __init__(self, path: Path, stated: TextFormat, content: pa.Buffer | None = None) -> None:
         self._source = str(path) if content is None else content
@@ -166,7 +173,10 @@ class TextRows:
         """Return all rows; `kinds` says what some columns must hold, as a `Schema` does."""
         texts = list(self._texts(self.columns))
         types = column_types(texts, kinds, self._decimal, self._other_decimal)
-        return self._typed(pa.Table.from_batches(texts), types)
+        table = pa.Table.from_batches(texts)
+        formats = {name: _time_format(table[name]) for name, kind in types.items() if kind in (*_DAYS[1:], *_MOMENTS)}
+        self.time_formats = {name: found for name, found in formats.items() if found}
+        return self._typed(table, types)
 
     def batches(self, columns: Sequence[str], batch_rows: int, kinds: Mapping[str, str]) -> Iterator[pa.Table]:
         """Yield these columns, `batch_rows` rows at a time.
@@ -253,6 +263,7 @@ class ParquetRows:
 
     def __init__(self, path: Path) -> None:
         self._file = pq.ParquetFile(path)
+        self.time_formats: Mapping[str, str] = {}  # times are no text here
         self.n_rows: int | None = self._file.metadata.num_rows
         self.columns = [name for name in self._file.schema_arrow.names if not _UNNAMED.fullmatch(name)]
         check_names(self.columns)
@@ -318,6 +329,18 @@ def _refuse_other_decimal(name: str, fields: pa.Array, decimal: str, other: str)
             f"column {name!r} holds numbers with {other!r}, such as {example!r}: state that it is the decimal mark "
             f"(decimal={other!r}), or read the column as text (decimal={decimal!r})."
         )
+
+
+def _time_format(column: pa.ChunkedArray) -> str:
+    """Return how a column of times is written, in the words of `strftime`; empty if in several ways."""
+    fields = _known(column).drop_null()
+    found = _TIME.fullmatch(fields[0].as_py()) if len(fields) else None
+    if found is None:
+        return ""
+    mark, seconds, zone = found["mark"], found["seconds"], found["zone"] or ""
+    alike = rf"^[0-9-]{{10}}{mark}\d\d:\d\d{':[0-9]{2}' if seconds else ''}{re.escape(zone)}$"
+    is_alike = pc.all(pc.match_substring_regex(fields, alike)).as_py()
+    return f"%Y-%m-%d{mark}%H:%M{':%S' if seconds else ''}{zone}" if is_alike else ""
 
 
 def _as_type(column: pa.ChunkedArray, kind: pa.DataType, decimal: str) -> pa.ChunkedArray:

@@ -43,7 +43,7 @@ from fairflows.table.grouping import (
     rows_kept,
 )
 from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, content_hashes, fingerprint
-from fairflows.table.reading import read_frame
+from fairflows.table.reading import TIME_FORMATS, read_frame
 from fairflows.table.text_format import TextFormat
 
 PARTS = ("train", "validation", "test")
@@ -103,6 +103,8 @@ class Table:
         The kinds that were declared.
     label_place : int
         Number of features that stand before the label in the data.
+    time_formats : dict
+        How the CSV file that the table was read from writes times, by column.
     missing_group, missing_label : str
         Treatment of rows without a group or a label.
     group_names, label_names : dict
@@ -147,6 +149,7 @@ class Table:
         check_choice("missing_group", missing_group, get_args(MissingGroup))
         check_choice("missing_label", missing_label, get_args(MissingLabel))
         frame = to_pandas(data)
+        self.time_formats: dict[str, str] = dict(frame.attrs.get(TIME_FORMATS, {}))
         if not len(frame):
             raise DataError("A table needs at least one row; this one is empty.")
         if isinstance(frame.index, pd.MultiIndex) and identifier is None:
