@@ -18,7 +18,7 @@ SOURCE = Path(fairflows.__file__).parent
 ORDER = [
     "exceptions", "threads", "bounds", "report.words", "display", "table", "codec", "bijection", "steps", "density",
     "training", "encoder", "release", "storage", "certificate", "attack", "usefulness", "tradeoff",
-    "explain", "stream", "report", "workflow", "paper", "cli",
+    "explain", "stream", "report", "exports", "workflow", "paper", "cli",
 ]  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -94,7 +94,7 @@ def test_file_names_say_which_idea_they_hold():
 def test_the_root_holds_only_what_stands_alone():
     assert sorted(path.name for path in SOURCE.iterdir() if path.is_file()) == [
         "__init__.py", "__init__.pyi", "__main__.py", "bijection.py", "card.html.jinja", "codec.py",
-        "display.py", "exceptions.py", "explain.py", "py.typed",
+        "display.py", "exceptions.py", "explain.py", "exports.py", "py.typed",
         "steps.py", "storage.py", "threads.py", "tradeoff.py", "usefulness.py", "workflow.py",
     ]  # fmt: skip
 
