@@ -247,3 +247,18 @@ def test_nothing_of_a_single_person_on_real_tables(name, monkeypatch):
     cells = np.arange(len(real)) % 16
     drawn = RowLaw.fit(real, cells, 16).sample(cells)
     assert not any(rows.own(real, drawn).values())
+
+
+def test_whole_numbers_in_disguise_are_categories():
+    """Codes have rates of the label that have nothing to do with their order; ages and heaped hours do not."""
+    rng = np.random.default_rng(0)
+    n = 6_000
+    age, code, hours = rng.integers(18, 70, n), rng.integers(100, 130, n), rng.choice([20, 35, 38, 40, 41, 60], n)
+    of_code = rng.random(30)[code - 100]
+    y = pd.DataFrame({"y": rng.random(n) < (of_code + (age - 18) / 52 + hours / 60) / 3})
+    X = pd.DataFrame({"age": age, "code": code, "hours": hours})
+    law = RowLaw.fit(X, np.zeros(n, dtype=int), 1, y)
+    assert {name for name, part in law.parts.items() if not hasattr(part, "grid")} == {"code", "y"}
+    declared = RowLaw.fit(X, np.zeros(n, dtype=int), 1, y, kinds={"code": "discrete", "age": "categorical"})
+    assert {name for name, part in declared.parts.items() if not hasattr(part, "grid")} == {"age", "y"}
+    assert set(law.sample(np.zeros(9_000, dtype=int))["code"]) == set(code)

@@ -23,6 +23,7 @@ _PROFILES = 6  # numbers that describe a category of a longer list
 _MANY_LEVELS = 8  # a longer list of categories is offered in two orders
 _ROWS_COMPARED = 10_000
 _ROWS_GROWN = 60_000
+_VALUES_GROWN = 6_000_000  # rows times predictors: trees of wide tables are grown on fewer rows
 _STEPS = 4  # down the tree before rows that have reached a leaf are left out
 
 
@@ -69,8 +70,9 @@ class ColumnTree:
         of the person of each row.
         """
         rows = np.flatnonzero(target.codes >= 0)
-        if len(rows) > _ROWS_GROWN:
-            rows = np.sort(np.random.default_rng(random_state).choice(rows, _ROWS_GROWN, replace=False))
+        n_grown = max(min(_ROWS_GROWN, _VALUES_GROWN // len(predictors)), _ROWS_COMPARED)
+        if len(rows) > n_grown:
+            rows = np.sort(np.random.default_rng(random_state).choice(rows, n_grown, replace=False))
         described = _described(target, [predictors[number] for number in candidates], rows)
         y = _as_numbers(described)
         features = [

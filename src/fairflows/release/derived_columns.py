@@ -88,9 +88,6 @@ class Lookup:
         """Look the values up."""
         return self.values.column(self.place[self.keys.codes(columns[self.source])])
 
-    def __str__(self) -> str:
-        return f"{self.column} follows from {self.source}"
-
 
 @dataclass(frozen=True)
 class Formula:
@@ -162,7 +159,7 @@ def find_derived(frame: pd.DataFrame, declared: set[Hashable]) -> tuple[Columns,
         computed.append(lookup)
         column = columns.pop(lookup.column)
         if len(lookup.values) < len(lookup.keys):
-            columns[f"{lookup.column}: class of {lookup.source}"] = column
+            columns[f"{lookup.column}: class of {lookup.source}"] = column.astype(str)
     return columns, computed[::-1]
 
 

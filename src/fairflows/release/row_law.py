@@ -19,7 +19,7 @@ from fairflows.release.column_tree import ColumnTree, Predictor, level_means, ma
 from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup, find_derived
 from fairflows.release.number_ranges import NumberRanges, Places
 from fairflows.release.rules import Rule, check_rules
-from fairflows.table.columns import Dtype, Schema, floats, has_order
+from fairflows.table.columns import Dtype, Schema, floats, has_order, is_number
 from fairflows.table.persons import Secret, keyed_hashes
 
 FloatArray = npt.NDArray[np.float64]
@@ -32,6 +32,10 @@ _COORDINATES = 6  # of a cell
 _MOST_LEVELS = 64  # of a column that count for the coordinates
 _MOST_CANDIDATES = 128  # predictors of a column in a wide table
 _ROWS_COMPARED = 2_000
+_ROWS_PER_CODE = 50  # of each whole number that may be a code
+_FEW_VALUES = 10
+_TELLING = 0.01  # share of the variance of the label that codes explain
+_IN_ORDER = 0.4  # correlation of the label's rates between neighbouring values of a column with an order
 _REDRAWS, _MIXES = 32, 96
 _ROWS_AT_ONCE = 2**15
 
@@ -94,7 +98,12 @@ class RowLaw:
     @property
     def derived(self) -> list[str]:
         """Say which columns follow from others, one sentence for each relation."""
-        return [str(found) for found in self.computed]
+        by_source: dict[Hashable, list[str]] = {}
+        for found in self.computed:
+            if isinstance(found, Lookup):
+                by_source.setdefault(found.source, []).append(str(found.column))
+        lookups = [f"{', '.join(sorted(columns))} follow from {source}" for source, columns in by_source.items()]
+        return [*(str(found) for found in self.computed if isinstance(found, Formula)), *lookups]
 
     @classmethod
     def fit(
@@ -147,7 +156,11 @@ class RowLaw:
         cells = _checked_cells(cells, n_cells)
         who = np.arange(len(whole)) if persons is None else np.unique(np.asarray(persons), return_inverse=True)[1]
         checked = check_rules(rules, whole)
-        declared = {n for n, c in whole.items() if (kinds or {}).get(n) == "categorical" and has_order(c.dtype)}
+        kinds = kinds or {}
+        declared = {n for n, c in whole.items() if has_order(c.dtype) and kinds.get(n) == "categorical"}
+        if labels:
+            label = pd.factorize(whole[labels[0]])[0]
+            declared |= {n for n, c in whole.items() if n not in (*labels, *kinds) and _is_code(c, label)}
         drawn, computed = find_derived(whole, declared) if derive else (dict(whole.items()), [])
         exact = declared | {found.source for found in computed if isinstance(found, Lookup)}
         parts = {name: _part(name, column, who, name in exact) for name, column in drawn.items()}
@@ -358,6 +371,23 @@ def _part(name: Hashable, column: pd.Series, who: IntArray, is_exact: bool) -> P
     """Return the ranges of a column of numbers, or the levels of a column of categories."""
     ranges = NumberRanges.fit(column, who) if has_order(column.dtype) and not is_exact else None
     return Levels.fit(str(name), column) if ranges is None else ranges
+
+
+def _is_code(column: pd.Series, label: IntArray) -> bool:
+    """Whether whole numbers are codes: many rows each, and rates of the label that differ between neighbours."""
+    known = column.notna().to_numpy()
+    if not is_number(column.dtype) or column.nunique() > known.sum() / _ROWS_PER_CODE:
+        return False
+    values, codes, counts = np.unique(floats(column)[known], return_inverse=True, return_counts=True)
+    if len(values) <= _FEW_VALUES or (values != np.rint(values)).any():
+        return False
+    rate = np.bincount(codes, standardised(label[known])) / counts
+    both = np.minimum(counts[1:], counts[:-1])  # the rows that a pair of neighbouring values stands for
+    mean = np.average((rate[1:] + rate[:-1]) / 2, weights=both)
+    rate, noise = rate - mean, 1 / counts
+    alike = np.average(rate[1:] * rate[:-1], weights=both)
+    apart = np.average((rate[1:] ** 2 + rate[:-1] ** 2 - noise[1:] - noise[:-1]) / 2, weights=both)
+    return bool(apart > _TELLING and alike < _IN_ORDER * apart)
 
 
 def _is_ordered(column: pd.Series) -> bool:
