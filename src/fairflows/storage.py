@@ -62,7 +62,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.encoder.matched_tree": "MatchedTree TreeStructure",
     "fairflows.encoder.ranked_columns": "RankedColumns NumberRanks LevelIndicators PrincipalComponents",
     "fairflows.encoder.fair_cells": "FairCells",
-    "fairflows.encoder.labels": "Label",
+    "fairflows.encoder.rows": "Label",
     "fairflows.encoder.cell_programme": "BinnedScores ScoreBins",
     "fairflows.encoder.base": "EncodedColumns",
     "fairflows.encoder.scores": "Score ScoreFeatures OneHot OrderedColumn BoostedTrees LogisticScores ThresholdTrees",

@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 from fairflows.codec import one_hot
-from fairflows.encoder.labels import is_continuous
+from fairflows.encoder.rows import is_continuous
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released
 from fairflows.table.columns import floats, has_order, places_in

@@ -178,7 +178,7 @@ def test_a_row_has_the_same_cell_alone_and_among_all(n_classes):
     x, a = rng.integers(0, 4, (1200, 3)), np.arange(1200) % 2
     frame = pd.DataFrame(x, columns=list("uvw")).assign(a=a, person=np.arange(1200))
     frame["y"] = np.clip(x[:, 0] + rng.integers(0, 2, 1200) + a - 1, 0, n_classes - 1)
-    table = Table(frame, sensitive="a", label="y", identifier="person", multiclass=n_classes > 2)
+    table = Table(frame, sensitive="a", label="y", identifier="person")
     network = MLPClassifier((40,), max_iter=20, random_state=0)
     cells = FairCells(4, target=0.4, label_score=network, n_bins=400, key=KEY).fit(table)
     alone = [int(Released.of(cells).cells(table.take(np.array([i])))[0]) for i in range(300)]
@@ -197,7 +197,7 @@ def test_a_value_missing_where_none_was_takes_one_map_in_every_group(kind):
     frame = pd.DataFrame({"score": score if kind == "number" else dates, "other": score + rng.normal(size=n), "a": a})
     frame["y"] = (score + rng.normal(size=n) > 0.7).astype(int)
     frame["person"] = np.arange(n)
-    table = Table(frame, sensitive="a", label="y", identifier="person", missing="category")
+    table = Table(frame, sensitive="a", label="y", identifier="person")
     cells = FairCells(4, target=0.3, identifier="person", key=KEY).fit(table)
     later = frame.drop(columns=["a", "y"]).assign(score=pd.Series(None, frame.index, frame["score"].dtype))
     found = cells.transform(later, sensitive_features=a)["cell"]

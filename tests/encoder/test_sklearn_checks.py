@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairflows.density import MixtureDensity
-from fairflows.encoder import rows
+from fairflows.encoder import base, rows
 from fairflows.encoder.base import CELL, Encoder, is_fitted
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
@@ -29,8 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Values outside the training range"),
     pytest.mark.filterwarnings("ignore:Values between the points of the training grid"),
     pytest.mark.filterwarnings("ignore:Column .* repeats its values"),
-    pytest.mark.filterwarnings("ignore:.*only observed cells are used"),
-    pytest.mark.filterwarnings("ignore:.*cells that a group cannot fill were merged"),
+    pytest.mark.filterwarnings("ignore:.* cells were asked for"),
 ]
 
 
@@ -41,7 +40,8 @@ def invented_attribute(encoder: Any, X: Any, frame: pd.DataFrame, *given: Any, n
 
 @pytest.fixture(autouse=True)
 def _groups_are_invented(monkeypatch):
-    monkeypatch.setattr(rows, "_attribute", invented_attribute)
+    for module in (base, rows):
+        monkeypatch.setattr(module, "find_attribute", invented_attribute)
 
 
 class Flow(FairFlow):

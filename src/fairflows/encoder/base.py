@@ -16,8 +16,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairflows.codec import OutsideValues
-from fairflows.encoder.labels import LabelsLike
 from fairflows.encoder.rows import (
+    LabelsLike,
     Rows,
     RowsLike,
     TrainingRows,

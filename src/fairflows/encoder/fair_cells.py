@@ -15,13 +15,15 @@ from sklearn.utils import Tags
 from fairflows.bounds.planning import delta_of_look
 from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Groups, Traits
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
-from fairflows.encoder.labels import (
+from fairflows.encoder.rows import Label, Rows, RowsLike, TrainingRows
+from fairflows.encoder.scores import (
     Classifier,
-    Label,
+    ScoreColumn,
     check_classifier,
+    checked_columns,
+    fit_score,
+    score_columns,
 )
-from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
-from fairflows.encoder.scores import ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_choice, check_count
 from fairflows.table.columns import shown
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons

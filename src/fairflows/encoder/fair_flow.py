@@ -27,8 +27,7 @@ from fairflows.encoder.base import (
     handed_over,
     label_values,
 )
-from fairflows.encoder.labels import LabelsLike
-from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_latent
+from fairflows.encoder.rows import LabelsLike, Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_choice, check_share
 from fairflows.table.frames import Frame, TableLike
 from fairflows.table.ledger import Ledger

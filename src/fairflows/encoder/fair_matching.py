@@ -35,8 +35,7 @@ from fairflows.encoder.base import (
     label_values,
     share_ledger,
 )
-from fairflows.encoder.labels import LabelsLike
-from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_latent
+from fairflows.encoder.rows import LabelsLike, Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_count, check_share, is_count
 from fairflows.table.columns import Schema, shown
 from fairflows.table.frames import Frame, TableLike, materialised

@@ -15,15 +15,18 @@ from sklearn.utils import Tags
 
 from fairflows.display import ShowProgress, progress_bar
 from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, IntArray, Traits
-from fairflows.encoder.labels import (
-    Label,
-    check_classifier,
-    known_label,
-)
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, TreeStructure, cut, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
-from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
-from fairflows.encoder.scores import Score, ScoreColumn, checked_columns, fit_score, rounded, score_columns
+from fairflows.encoder.rows import Label, Rows, RowsLike, TrainingRows, known_label
+from fairflows.encoder.scores import (
+    Score,
+    ScoreColumn,
+    check_classifier,
+    checked_columns,
+    fit_score,
+    rounded,
+    score_columns,
+)
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.table.columns import check_known
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Places, content_hashes

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast
+from typing import Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,6 @@ from sklearn.utils.extmath import softmax
 
 from fairflows.codec import Levels, OutsideValues
 from fairflows.encoder.base import FloatArray, IntArray
-from fairflows.encoder.labels import Classifier
 from fairflows.encoder.rows import TrainingRows
 from fairflows.exceptions import DataError
 from fairflows.table.columns import (
@@ -45,6 +44,22 @@ _ROWS_PER_CHUNK = 2**10  # whose nodes in all trees stay in a core's own cache
 _ROWS_COMPARED = 256
 _LEVELS = 4  # to go down before rows that have reached a leaf are left out: finding them takes as long as a level
 _MOST_CATEGORIES = 40  # of a column that have an indicator of their own; the rarest ones share the last indicator
+
+
+class Classifier(Protocol):
+    """A scikit-learn classifier that gives probabilities; it is cloned before it is fitted."""
+
+    classes_: np.ndarray
+
+    def predict_proba(self, X: object) -> np.ndarray:
+        """Class probabilities, (n_rows, n_classes)."""
+
+
+def check_classifier(classifier: object) -> None:
+    """Raise for a classifier that gives no probabilities."""
+    if classifier is not None and not hasattr(classifier, "predict_proba"):
+        name = type(classifier).__name__
+        raise DataError(f"classifier must give probabilities (predict_proba); {name} gives none.")
 
 
 @dataclass(frozen=True)

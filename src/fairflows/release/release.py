@@ -33,8 +33,16 @@ from fairflows.encoder.base import (
     share_ledger,
 )
 from fairflows.encoder.fair_tree import FairTree, means_in_cells
-from fairflows.encoder.labels import Label, LabelsLike, known_label, label_columns
-from fairflows.encoder.rows import FRESH_COINS, Rows, RowsLike, TrainingRows
+from fairflows.encoder.rows import (
+    FRESH_COINS,
+    Label,
+    LabelsLike,
+    Rows,
+    RowsLike,
+    TrainingRows,
+    known_label,
+    label_columns,
+)
 from fairflows.exceptions import DataError, check_choice, check_count, warn_user
 from fairflows.release.partitions import NumericView, TreePartition
 from fairflows.release.row_law import RowLaw

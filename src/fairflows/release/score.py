@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.encoder.labels import Label
+from fairflows.encoder.rows import Label
 from fairflows.exceptions import DataError
 from fairflows.release.number_ranges import FEWEST_PERSONS, grid_of_most
 from fairflows.table.columns import numbers

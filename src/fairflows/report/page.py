@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from fairflows.attack.auditing import Audit
 from fairflows.certificate.certificate import Certificate
 from fairflows.display import FAINT, GUESS, INK, draw_bounds, height_of_bounds, stated_bounds
-from fairflows.encoder.labels import is_continuous
+from fairflows.encoder.rows import is_continuous
 from fairflows.exceptions import DataWarning
 from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
