@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairflows.bounds.blocks import blocks_to_the_left
+from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.display import ShowProgress
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.table.persons import Places
@@ -208,7 +209,7 @@ def grow(rows: StructureRows, n_cells: int, show: ShowProgress, rates: FloatArra
         share = np.repeat((left / leaves_of_node)[:, None], K, axis=1)
         live_rows = rows if len(live) == len(rows.group) else rows.take(live)
         if rates is not None and not scores:
-            left = np.clip(np.round(n_cells * (1 - rates.mean(keepdims=True))).astype(np.int64), 1, n_cells - 1)
+            left, leaves_of_node = _leaves_by_rates(n_cells, rates, np.bincount(rows.group, minlength=K))
             share = 1 - rates[None]
             live_rows = replace(live_rows, by_score=live_rows.by_score[:1])
         score, goes_right = best_splits(live_rows, node, share)
@@ -222,6 +223,18 @@ def grow(rows: StructureRows, n_cells: int, show: ShowProgress, rates: FloatArra
         np.concatenate(children)[1:].reshape(-1, 2),
         n_leaves,
     )
+
+
+def _leaves_by_rates(n_cells: int, rates: FloatArray, n: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the leaves on the left of a root that sends the rates of n persons to the right, and all leaves.
+
+    They are fewer than asked for where ten persons of a group would not be left for a leaf of a side.
+    """
+    left = int(np.clip(round(n_cells * (1 - rates.mean())), 1, n_cells - 1))
+    # The persons at the cuts may be one fewer than these, and each leaf has a block more than persons.
+    room = ((np.stack([1 - rates, rates]) * n - 1).min(axis=1) // (FEWEST_PERSONS + 1)).astype(np.int64)
+    sides = np.minimum([left, n_cells - left], np.maximum(room, 1))
+    return sides[:1], sides.sum(keepdims=True)
 
 
 def best_splits(rows: StructureRows, node: IntArray, share: FloatArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
