@@ -114,13 +114,6 @@ def test_a_certificate_draws_afresh_after_a_choice(blobs):
     assert certificate.find("model").observed != front.to_frame()["delta"].iloc[0]
 
 
-def test_wrong_settings(blobs):
-    with pytest.raises(ValueError, match="at least one value"):
-        frontier(FairFlow(), blobs, strengths=[])
-    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got 2\."):
-        frontier(FairFlow(), blobs, strengths=[2])
-
-
 def test_the_best_within_the_target_else_the_closest():
     measured = pd.DataFrame(
         {"strength": 0.0, "seed": 0, "delta": [0.3, 0.1, 0.2, np.nan], "accuracy": [0.9, 0.7, 0.8, 0]}

@@ -12,7 +12,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from fairflows import FairMatching, Table, load_adult
-from fairflows.attack import auditing
 from fairflows.attack.adversaries import LEARNERS
 from fairflows.attack.auditing import AttackedRelease, audit
 from fairflows.certificate.certify import ContradictionError, certify
@@ -191,18 +190,6 @@ class TestLaterSteps:
         assert found.best == "grid test"
         assert found.attack_lower > 0.95
         assert "as far as later steps can be inverted" in repr(found)
-
-    def test_a_part_of_very_many_rows(self, gridded, monkeypatch):
-        """All groups' inverses are looked at for as many rows of each group; densities are judged on these, too."""
-        monkeypatch.setattr(auditing, "_MOST_LOOKED_AT", {"fit": 200, "validation": 200, "test": 200})
-        encoder, train, test = gridded
-        target = AttackedRelease.of(encoder, train, test, quick=True)
-        of_inverses = [trial for trial in target.trials((), quick=True) if trial.box == "white"]
-        assert [trial.name for trial in of_inverses] == ["likelihood ratio", "grid test", "boosted trees on inversions"]
-        assert all(np.bincount(group).tolist() == [100, 100] for trial in of_inverses for group in trial.groups)
-        assert of_inverses[1].run(0.05, 0).lower > 0.9
-        of_densities = list(target.density_trials(quick=True))
-        assert [np.bincount(trial.fit_group).tolist() for trial in of_densities] == [[100, 100]] * 2
 
     def test_a_step_that_cannot_be_turned_round(self, gridded):
         found = self.audited(gridded, Normalizer())

@@ -98,15 +98,6 @@ def test_a_table_that_cannot_be_kept_is_refused_with_what_fits():
     assert checked_draws(1_000_000, 2) == 1_000_000
 
 
-def test_kl_form():
-    np.testing.assert_allclose(kl_upper_bound([1, 2, 4, 8]), [0.479, 0.648, 0.834, 0.968], atol=5e-4)
-    assert kl_upper_bound(0) == 0
-    assert kl_upper_bound(np.inf) == 1
-    assert kl_upper_bound(1e-12) == pytest.approx(np.sqrt(1e-12 / 4))
-    with pytest.raises(DataError, match="negative or NaN"):
-        kl_upper_bound(np.nan)
-
-
 def test_kl_form_holds_for_any_laws_is_attained_and_is_never_above_pinsker(rng):
     p, q = rng.dirichlet(np.full(4, 0.7), size=(2, 5000))
     J = ((p - q) * np.log(p / q)).sum(axis=1)

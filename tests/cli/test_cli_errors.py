@@ -67,14 +67,6 @@ def test_what_cannot_be_done_is_said_before_the_work(run, folder, monkeypatch, w
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-def test_an_option_given_twice_counts_once(run, folder):
-    twice = ["--sensitive", "sex", "--sensitive", "sex"]
-    assert run("describe", folder / "loans.csv", *twice, "--drop", "home", "--drop", "home")[0] == 0
-    words = ["encode", folder / "model", folder / "loans.csv", *twice, "--keep", "sex", "--keep", "sex"]
-    assert run(*words, "-o", folder / "z.csv")[0] == 0
-    assert list(pd.read_csv(folder / "z.csv")) == ["town", "home", "sex"]
-
-
 def test_a_bug_is_called_one_and_has_its_own_exit_code(run, folder, monkeypatch):
     def broken(*_, **__):
         raise KeyError("a column\nthat is there")

@@ -78,18 +78,6 @@ def test_a_file_with_two_readings_names_the_option_to_type(run, tmp_path):
     assert json.loads(run(*words, "--decimal", ".", "--json")[1])["columns"]["y"]["kind"] == "categorical"
 
 
-def test_what_was_recognised_is_said(run, fitted):
-    words = ["describe", fitted / "german.csv", "--sensitive", "sex", "--id", "person", *GERMAN]
-    code, _, err = run(*words, notices="default")
-    assert code == 0, err
-    assert "german.csv: read as fields separated by ';' (separator=';') with a decimal comma (decimal=',')." in err
-    _, _, err = run(*words, "--separator", ";", "--decimal", ",", notices="default")
-    assert "read as" not in err
-    code, _, err = run(*words[:-2])
-    assert code == 2
-    assert "is not UTF-8 text; state its encoding, such as encoding='cp1252'" in err
-
-
 def test_the_package_is_the_command(run):
     command = [sys.executable, "-m", "fairflows", "--version"]
     assert subprocess.run(command, capture_output=True, check=True).stdout.startswith(b"fairflows ")

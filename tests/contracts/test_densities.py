@@ -161,17 +161,6 @@ def test_groups_and_labels_by_blocks():
     torch.testing.assert_close(of_one.log_prob(x)[:, 5:], log_p[:, 5:])
 
 
-def test_mixtures_with_different_numbers_of_components():
-    groups = [rows(300, seed=1), rows(300, seed=2)]
-    densities = GroupDensities.fit([MixtureDensity(4), MixtureDensity(1)], groups)
-    x = rows(6).expand(2, -1, -1).clone().requires_grad_()
-    log_p = densities.log_prob(x)
-    torch.testing.assert_close(log_p[1], MixtureDensity(1).fit(groups[1]).log_prob(x[1]))
-    (slope,) = torch.autograd.grad(log_p.sum(), x)
-    assert bool(torch.isfinite(slope).all())
-    assert bool(torch.isfinite(densities.sample(1000, seeded())).all())
-
-
 def test_bic_finds_two_blobs():
     generator = seeded()
     blobs = torch.randn(600, 2, generator=generator) + 8 * torch.randint(2, (600, 1), generator=generator)

@@ -369,14 +369,6 @@ def test_laws_are_laws(name, encoder):
             law.log_density_table(50, 0, "perhaps")
 
 
-def test_draws_are_rows_of_the_table(encoder, table):
-    law = encoder.latent_law()
-    samples = None if law is None else law.sample_rows(20, random_state=1)
-    if samples is not None:
-        assert [list(sample) for sample in samples] == [list(table.X)] * 2
-        assert all(sample["town"].isin(table.X["town"]).all() for sample in samples)
-
-
 def test_columns_have_the_names_that_are_announced(encoder, table):
     encoded = encoder.transform(table)
     assert encoder.get_feature_names_out().tolist() == list(encoded)

@@ -10,8 +10,8 @@ import polars
 import pyarrow as pa
 import pytest
 
-from fairflows import FairMatching, FairTree, Release, Table, recourse
-from fairflows.exceptions import DataError, DataWarning
+from fairflows import FairMatching, FairTree, Release
+from fairflows.exceptions import DataWarning
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -85,20 +85,3 @@ def test_what_can_be_read_once_is_read_once(encoder, form):
         same = encoder.fit_transform(people().select(columns).to_pandas(), y)
     first = np.asarray(out[out.columns[0]] if isinstance(out, pd.DataFrame | polars.DataFrame) else out.column(0))
     assert first.tolist() == same.iloc[:, 0].tolist()
-
-
-def test_a_lazy_frame_is_refused_with_a_hint():
-    lazy = polars.from_arrow(people()).lazy()
-    for use in (
-        tree().fit,
-        tree().fit_transform,
-        Release(tree(), output="cell").fit,
-        lambda X: Table(X, sensitive="sex"),
-    ):
-        with pytest.raises(DataError, match=r"A LazyFrame holds no rows yet: call .collect\(\) first"):
-            use(lazy)
-    fitted = tree().fit(people())
-    with pytest.raises(DataError, match="LazyFrame"):
-        fitted.transform(lazy)
-    with pytest.raises(DataError, match="needs an encoder with a continuous inverse"):
-        recourse(fitted, people())

@@ -6,8 +6,6 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows.certificate.certify import certify
-from fairflows.density import MixtureDensity
-from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import RawFeatures
@@ -17,7 +15,6 @@ from fairflows.table.table import Table
 
 KEY = Key(range(32))
 QUICK = {"density": "counts", "key": KEY}
-QUICK_FLOW = {"n_epochs": 1, "n_blocks": 2, "hidden": (8,), "density": MixtureDensity(1)}
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +117,3 @@ def test_fresh_coins_cannot_be_repeated_to_decode(unnamed):
         Z = encoder.transform(unnamed)
     with pytest.raises(DataError, match="Decoding repeats each person's coin, so the rows must be named"):
         encoder.inverse_transform(Z, sensitive_features=unnamed.a)
-
-
-def test_decoding_without_coins_needs_no_identifier(frame, mixed):
-    X, a = features(frame), frame["group"]
-    encoder = FairMatching(1.0, **QUICK, identifier="pid").fit(X, frame["label"], sensitive_features=a)
-    Z = encoder.transform(X, sensitive_features=a)
-    assert_frame_equal(encoder.inverse_transform(Z, sensitive_features=a), X.drop(columns="pid"))
-    flow = FairFlow(**QUICK_FLOW, identifier="person").fit(mixed)
-    back = flow.inverse_transform(flow.transform(mixed).to_numpy(), sensitive_features=mixed.a)
-    np.testing.assert_array_equal(back[:, 0], mixed.X["age"])  # the noise is taken off by rounding

@@ -11,7 +11,6 @@ from fairflows.bounds import exact_statistical_distance
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.persons import Key
-from processes import start
 
 KEY = Key(range(32))
 QUICK = {"density": "counts", "key": KEY, "identifier": "person"}
@@ -77,27 +76,6 @@ def test_two_keys_disagree_as_often_as_gamma_says(categorical):
     assert parts.sum() > 500
     disagree = (Z[0] != Z[1])[parts].mean()
     assert disagree == pytest.approx(2 * gamma * (1 - gamma), abs=4 * np.sqrt(0.25 / parts.sum()))
-
-
-def assert_encoded_alike(folder):
-    rows, Z = (pd.read_parquet(folder / name) for name in ("t.parquet", "z.parquet"))
-    X = rows.drop(columns=["group", "label"])
-    encoder = FairMatching(gamma=0.5, **QUICK).fit(X, rows["label"], sensitive_features=rows["group"])
-    assert encoder.transform(X, sensitive_features=rows["group"]).equals(Z)
-
-
-def test_order_and_process_do_not_matter(categorical, tmp_path):
-    encoder = fit(categorical, gamma=0.5)
-    Z = encoder.transform(categorical.X, sensitive_features=categorical.a)
-    order = np.random.default_rng(0).permutation(len(categorical))
-    again = encoder.transform(categorical.X.iloc[order], sensitive_features=categorical.a.iloc[order])
-    assert_frame_equal(Z.iloc[order], again)
-    frame = categorical.X.assign(group=categorical.a, label=categorical.y)
-    frame.reset_index().to_parquet(tmp_path / "t.parquet")
-    Z.reset_index(drop=True).to_parquet(tmp_path / "z.parquet")
-    other = start(assert_encoded_alike, tmp_path, output=tmp_path / "said")
-    other.join()
-    assert other.exitcode == 0, (tmp_path / "said").read_text()
 
 
 def test_more_cells_than_can_be_listed_are_refused(categorical):

@@ -8,11 +8,10 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import OneHotEncoder
 
 import fairflows as ff
 from fairflows import DataError
-from fairflows.encoder.scores import BoostedTrees, LogisticScores, ScoreFeatures, fit_score, rounded, score_columns
+from fairflows.encoder.scores import BoostedTrees, LogisticScores, fit_score, rounded, score_columns
 
 
 def table(n=2100, n_classes=2):
@@ -78,14 +77,6 @@ def test_a_score_is_the_same_in_every_batch(estimator, monkeypatch):
     np.testing.assert_array_equal(alone, whole[-70:])
     monkeypatch.setattr("fairflows.encoder.scores._ROWS_PER_CHUNK", 7)
     np.testing.assert_array_equal(score.values(X), whole)
-
-
-def test_indicators_are_those_of_scikit_learn_and_rare_categories_share_one():
-    X, _ = table()
-    one_hot = ScoreFeatures.fit(X, score_columns(X, {}, "error")).categories
-    encoder = OneHotEncoder(max_categories=40, sparse_output=False)
-    np.testing.assert_array_equal(one_hot["town"].features(X["town"]), encoder.fit_transform(X[["town"]]))
-    np.testing.assert_array_equal(one_hot["text"].features(X["text"]), encoder.fit_transform(X[["text"]]))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

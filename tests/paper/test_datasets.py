@@ -4,7 +4,6 @@ import functools
 import hashlib
 import http.server
 import lzma
-import math
 import threading
 import zipfile
 from dataclasses import replace
@@ -45,10 +44,6 @@ def statistics(table):
     summary = table.summary()
     rates = summary.iloc[:, 2]
     return (len(table), *(round(100 * x, 1) for x in (summary["share"][1], rates[0], rates[1], rates["all"])))
-
-
-def n_cells(table):
-    return math.prod(len(table.X[column].cat.categories) for column in table.X)
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +115,6 @@ def test_adult_has_the_sizes_of_table_3_and_its_own_rates():
         (15060, 32.6, 24.6),
     ]
     assert parts[0][2:4] == (31.5, 11.3)  # the paper prints Law School's 28.5 and 21.6
-
-
-def test_cells_of_the_categorical_tables(tables):
-    assert n_cells(tables["adult"]) == 329_280
-    assert n_cells(tables["compas"]) == 3_072
-    for name in ("adult", "compas"):
-        for part in tables[name].paper_split():
-            assert n_cells(part) == n_cells(tables[name])  # also where a part lacks a category
 
 
 def test_adult_holds_the_values_of_the_original_files(data_folder):
@@ -281,15 +268,6 @@ def test_damaged_and_cut_off_archives(data_folder, folder):
             load_compas()
 
 
-@pytest.mark.parametrize("load", [load_health, load_law_school])
-def test_what_nobody_publishes_any_more_says_which_files_go_where(folder, monkeypatch, load):
-    for _ in range(2):
-        with pytest.raises(DataError, match=r"no longer published\. Put .* into a folder.*FAIRFLOWS_DATA"):
-            load()
-        monkeypatch.delenv("FAIRFLOWS_DATA")
-        monkeypatch.setenv("FAIRFLOWS_DATA", "")
-
-
 @pytest.fixture
 def publisher(tmp_path):
     """A server that hands out the files in a folder."""
@@ -361,10 +339,3 @@ def test_list_without_any_data(folder):
     assert listed.loc["crime", "source"].startswith("download from https://archive.ics.uci.edu/")
     assert listed.loc["health", "source"].startswith("not at hand")
     assert listed.loc["law_school", "rows"] == 86_022  # the paper's
-
-
-def test_labels_of_health_that_cannot_be():
-    with pytest.raises(ValueError, match="label must be one of 'charlson'.*; got 'COPD'"):
-        load_health(label="COPD")
-    with pytest.raises(ValueError, match="label='METAB3' needs features='transfer'.*; got features='paper'"):
-        load_health(label="METAB3")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairflows.exceptions import DataError
-from fairflows.paper import make_gaussians, make_three_groups
+from fairflows.paper import make_gaussians
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, neural
 from fairflows.paper.baselines.adversarial import NormalisedL1, absolute_error
 from fairflows.paper.baselines.fcrl import Critic
@@ -51,17 +51,6 @@ def test_many_seeds_in_one_run_are_each_what_they_would_be_alone(baseline, blobs
     assert not np.allclose(encoded(together[3], blobs), encoded(alone, blobs), atol=1e-3)
 
 
-@pytest.mark.parametrize("baseline", [LAFTR, MaxEntARL])
-def test_the_encoder_sees_the_attribute_or_not(baseline, blobs):
-    sees, does_not = (baseline(n_epochs=1, attribute=when).fit(blobs) for when in ("encoding", "training"))
-    assert (sees.traits.needs_attribute, does_not.traits.needs_attribute) == (True, False)
-    swapped = 1 - blobs.a
-    assert not np.allclose(sees.transform(blobs.X, sensitive_features=swapped), sees.transform(blobs))
-    assert np.array_equal(does_not.transform(blobs.X), does_not.transform(blobs))
-    with pytest.raises(ValueError, match="attribute must be one of 'encoding', 'training'"):
-        baseline(attribute="never").fit(blobs)
-
-
 @pytest.mark.parametrize(("baseline", "in_22_batches"), [
     (AdversarialEncoder, (22, 22)),
     (LAFTR, (22, 22)),
@@ -81,16 +70,6 @@ def test_whose_turn_it_is(baseline, in_22_batches, blobs, monkeypatch):
     monkeypatch.setattr(neural, "AdamSteps", Counted)
     made(baseline, n_epochs=11, batch_size=300).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
     assert sorted(steps.values()) == sorted(filter(None, in_22_batches))
-
-
-def test_categories_and_three_groups():
-    table, _ = make_three_groups(300, random_state=0)
-    X = table.X.rename_axis("person").assign(kind=np.where(table.X["x1"] > 0, "right", "left"))
-    for baseline in ALL:
-        encoder = made(baseline, n_epochs=2).fit(X, table.y, sensitive_features=table.a)
-        assert encoder.transform(X, sensitive_features=table.a).shape == (300, encoder.n_latent)
-        if baseline is not FCRL:
-            assert encoder.players_.adversary.weights[-1].shape[-1] == 3
 
 
 def test_the_price_confuses_the_adversary_that_it_is_paid_for(blobs):

@@ -103,14 +103,6 @@ def test_batches_are_encoded_as_transform_does(name, models):
             assert encoded[column].tolist() == expected[column].tolist()
 
 
-def test_with_an_identifier_a_person_is_encoded_alike_in_every_batch(models):
-    frame, model = rows(), models["cells"]
-    whole = ff.encode_batch(model, arrow(frame), **ROLES)
-    mixed = np.random.default_rng(0).permutation(N)
-    parts = [ff.encode_batch(model, arrow(frame.iloc[part]), **ROLES) for part in np.array_split(mixed, 7)]
-    assert pa.concat_tables(parts).equals(whole.take(mixed))
-
-
 def test_unknown_values_are_counted_by_group():
     frame = rows()
     model = ff.FairMatching(1.0, density="counts", unseen="other").fit(

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binomtest
-from sklearn.model_selection import train_test_split
 
 from fairflows.exceptions import DataError
 from fairflows.table.persons import Key, Persons, content_hashes, keyed_hashes, secrets_in_pickles
@@ -100,14 +99,6 @@ def test_a_split_never_parts_a_person(shares):
         np.testing.assert_array_equal(part, again)
 
 
-def test_rows_without_names_are_split_as_scikit_learn_splits_them():
-    rest, test, validation = Persons.unnamed(100).split(0.2, 0.25, random_state=7)
-    others, expected_test = train_test_split(np.arange(100), test_size=0.2, random_state=7)
-    train, expected_validation = train_test_split(others, test_size=0.25, random_state=7)
-    for part, expected in ((rest, train), (test, expected_test), (validation, expected_validation)):
-        np.testing.assert_array_equal(part, expected)
-
-
 def few_values(n_persons: int = 4000) -> tuple[Persons, pd.DataFrame]:
     """Eight rows per person and one column: two of her rows are "a", six are "b"."""
     frame = pd.DataFrame({"x": np.tile(["b", "a", "b", "b", "b", "a", "b", "b"], n_persons)})
@@ -121,16 +112,6 @@ def test_the_one_row_of_a_person_is_drawn_from_all_of_her_rows():
     assert (persons.codes[rows] == np.arange(persons.n)).all()
     n_a = int((frame["x"].iloc[rows] == "a").sum())
     assert binomtest(n_a, persons.n, 2 / 8).pvalue > IMPROBABLE
-
-
-def test_persons_draw_independently_of_what_their_rows_hold():
-    """Everybody has the same two rows: half take one of them, and others with another seed."""
-    n = 4000
-    persons, contents = Persons.of(np.repeat(np.arange(n), 2)), contents_of(pd.DataFrame({"x": [0, 1] * n}))
-    chosen = [persons.one_row_each(contents, seed) % 2 for seed in (0, 1)]
-    for drawn in chosen:
-        assert binomtest(int(drawn.sum()), n, 0.5).pvalue > IMPROBABLE
-    assert binomtest(int((chosen[0] == chosen[1]).sum()), n, 0.5).pvalue > IMPROBABLE
 
 
 @pytest.mark.parametrize("draw", [Persons.one_row_each, lambda *args: Persons.random_rows(*args, 8)])

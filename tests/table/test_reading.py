@@ -119,19 +119,6 @@ def test_what_is_stated_decides(read, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("stated", "message"),
-    [
-        ({"separator": ";;"}, "separator must be one ASCII character; got ';;'"),
-        ({"encoding": "latin-99"}, "encoding must be one that Python knows; got 'latin-99'"),
-        ({"decimal": "'"}, "decimal must be '.' or ','"),
-    ],
-)
-def test_settings_that_cannot_be(stated, message, tmp_path):
-    with pytest.raises(DataError, match=message):
-        Table.read(written(tmp_path / "t.csv", "a,s\n1,f\n"), sensitive="s", **stated)
-
-
-@pytest.mark.parametrize(
     ("suffix", "pack"),
     [("gz", gzip.compress), ("bz2", bz2.compress), ("zst", lambda data: pa.compress(data, "zstd", asbytes=True))],
 )

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import distributions as td
 
-from fairflows.bijection import ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
-from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
+from fairflows.bijection import NeuralSpline, RealNVP, StackedMLP
+from fairflows.density import GroupDensities, KnownDensity
 from fairflows.steps import AdamSteps
 from fairflows.training.algorithm1 import Batch, algorithm_1, draws_compared, log_prob_under_others
 from fairflows.training.loop import (
@@ -309,29 +309,11 @@ def test_two_gaussians_become_indistinguishable(family, n, epochs, reached):
 
 
 @pytest.mark.parametrize(("epochs", "reached"), LONGER)
-def test_one_feature(epochs, reached):
-    densities = GroupDensities([normal(0, 1), normal(2, 1)])
-    x = densities.sample(512, torch.Generator().manual_seed(0))
-    f = ElementwiseSpline(1, seeds=[0])
-    minimise_divergence(f, densities, x, epochs)
-    assert float(distance(f, densities)) < reached
-
-
-@pytest.mark.parametrize(("epochs", "reached"), LONGER)
 def test_three_groups_become_indistinguishable(epochs, reached):
     densities, data = gaussians(n=512, n_groups=3)
     f = RealNVP(2, n_groups=3, n_blocks=2, hidden=(16,), seeds=[0])
     minimise_divergence(f, densities, data.x, epochs)
     assert float(distance(f, densities)) < reached
-
-
-def test_estimated_densities_of_equalized_odds_can_be_trained():
-    _, data = gaussians()
-    densities = GroupDensities.fit(MixtureDensity(1), data.x, data.y, of_labels=[0, 1])
-    f, h = small([0])
-    settings = TrainingSettings(epochs=15, batch_size=100, ramp_epochs=1)
-    result = train(f, h, densities, data, gamma=[0.9], seeds=[0], settings=settings)
-    assert float(result.kl[-1]) < float(result.kl[0]) / 4
 
 
 def test_a_model_with_gamma_zero_outlives_densities_that_are_zero():
