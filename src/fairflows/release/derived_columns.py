@@ -34,7 +34,7 @@ _ROWS_COMPARED = 1_000
 _ROWS_PER_VALUE = 5  # mean number of rows with one value of a column that determines another one
 _MOST_VALUES = 2_000  # of a column of numbers that may determine another one
 _ROWS_TRIED = 36  # rows on which all formulas are tried, before all rows decide
-_MOST_TRIED = 6  # formulas of one column, and of two, that all rows decide on
+_MOST_TRIED = 8  # formulas of one column, and of two, that all rows decide on
 _MOST_CODES = 400  # columns that may determine others: the time grows with the second power
 _MOST_COLUMNS = 100  # in which formulas are looked for: the time grows with the third power
 _FEW = 8  # a column with so few values is not computed by a formula, nor part of one
@@ -142,25 +142,23 @@ Derived = Lookup | Formula
 def find_derived(frame: pd.DataFrame, declared: set[Hashable]) -> tuple[Columns, list[Derived]]:
     """Return the columns that are drawn, and how the others follow from them, in the order of computing.
 
-    Columns of `declared` are categories, whatever their type. A column that was found to follow from others is not
-    looked at again, so what is found last is computed first.
+    Columns of `declared` are categories, whatever their type.
     """
     columns: Columns = dict(frame.items())
-    computed: list[Derived] = []
+    last: list[Derived] = []
     for helpers, found in [*_flags(frame), *_times(frame)]:
-        computed += found
+        last += found
         columns = helpers | {name: column for name, column in columns.items() if all(f.column != name for f in found)}
-    for formula in _formulas({name: column for name, column in columns.items() if name not in declared}):
-        computed.append(formula)
-        column = columns.pop(formula.column)
-        if formula.rest is not None:
-            columns[formula.rest] = _rest(formula, column, dict(frame.items()) | columns)
-    for lookup in _classes(columns, declared):
-        computed.append(lookup)
+    formulas = _formulas({name: column for name, column in columns.items() if name not in declared})
+    rests = {f.rest: _rest(f, columns) for f in formulas if f.rest is not None}
+    computed = {formula.column for formula in formulas}
+    columns = {name: column for name, column in columns.items() if name not in computed} | rests
+    lookups = list(_classes(columns, declared))
+    for lookup in lookups:
         column = columns.pop(lookup.column)
         if len(lookup.values) < len(lookup.keys):
             columns[f"{lookup.column}: class of {lookup.source}"] = column.astype(str)
-    return columns, computed[::-1]
+    return columns, [*lookups, *formulas, *last]
 
 
 def _flags(frame: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
@@ -263,17 +261,21 @@ def _determines(code: IntArray, class_: IntArray) -> bool:
     return bool(largest.sum() >= _NEARLY_ALL * len(code) and right - majority >= 0.9 * (len(code) - majority))
 
 
-def _formulas(columns: Columns) -> Iterator[Formula]:
-    """Find columns of numbers or times that are computed from others which have not been found before."""
-    ordered = {name: column for name, column in columns.items() if has_order(column.dtype) and column.nunique() > _FEW}
-    free = list(ordered)[:_MOST_COLUMNS]
-    values = {name: floats(ordered[name]) for name in free}
-    for name in reversed(free):  # computed columns usually come after their sources
-        others = [other for other in free if other != name]
-        formula = _formula_of(ordered[name].rename(name), {other: ordered[other] for other in others}, values)
+def _formulas(columns: Columns) -> list[Formula]:
+    """Find columns of numbers or times that are computed from others, in the order of computing."""
+    names = [name for name, column in columns.items() if has_order(column.dtype) and column.nunique() > _FEW]
+    names = names[:_MOST_COLUMNS]
+    values = {name: floats(columns[name]) for name in names}
+    needed = {name: {name} for name in names}  # a column, and all columns that it is computed from
+    found: list[Formula] = []
+    for name in reversed(names):  # computed columns usually come after their sources
+        others = {other: columns[other] for other in names if name not in needed[other]}
+        formula = _formula_of(columns[name].rename(name), others, values)
         if formula is not None:
-            free = others
-            yield formula
+            found.append(formula)
+            sources = set().union(*(needed[source] for source in formula.sources))
+            needed = {other: need | sources if name in need else need for other, need in needed.items()}
+    return sorted(found, key=lambda formula: len(needed[formula.column]))
 
 
 def _formula_of(column: pd.Series, others: Columns, values: Values) -> Formula | None:
@@ -312,7 +314,7 @@ def _candidates(column: pd.Series, others: Columns, values: Values) -> list[tupl
     }
     found: list[tuple[str, list[Hashable]]] = []
     for n_sources, sides in places.items():
-        errors: list[tuple[float, str, list[Hashable]]] = []
+        errors: list[tuple[float, float, str, list[Hashable]]] = []
         for form, function in FORMS.items():
             if ("{1}" in form) == (n_sources == 2):
                 with np.errstate(all="ignore"):
@@ -322,9 +324,12 @@ def _candidates(column: pd.Series, others: Columns, values: Values) -> list[tupl
                 # A typical error, not the largest: times may be far apart in a few rows.
                 typical = _medians(np.where(np.isfinite(error), error, np.nan))
                 typical[np.isfinite(error).sum(axis=1) < _ROWS_TRIED // 3] = np.inf
+                mean = np.where(np.isfinite(error), error, 0).mean(
+                    axis=1
+                )  # of zeros in most rows the median tells nothing
                 for place in np.flatnonzero(typical <= most):
-                    errors.append((float(typical[place]), form, [names[side[place]] for side in sides]))
-        found += [(form, sources) for _, form, sources in sorted(errors, key=lambda e: e[0])[:_MOST_TRIED]]
+                    errors.append((typical[place], mean[place], form, [names[side[place]] for side in sides]))
+        found += [(form, sources) for *_, form, sources in sorted(errors, key=lambda e: e[:2])[:_MOST_TRIED]]
     parts = _parts_of_sum(z, names, values)
     return found + ([(_LINEAR, parts)] if parts else [])
 
@@ -379,9 +384,9 @@ def _checked(formula: Formula, values: Values) -> Formula | None:
     return with_rest if is_small else None
 
 
-def _rest(formula: Formula, column: pd.Series, columns: Columns) -> pd.Series:
+def _rest(formula: Formula, columns: Columns) -> pd.Series:
     """Return the column minus its formula, rounded as the column is."""
-    rest = floats(column) - formula.exact(columns)
+    rest = floats(columns[formula.column]) - formula.exact(columns)
     return pd.Series(np.round(rest, 6 if formula.decimals is None else max(formula.decimals, 0)))
 
 

@@ -491,7 +491,8 @@ class Release(Encoder):
         if self.law_ is None:
             return pd.DataFrame({"cell": cells})
         drawn = self.law_.sample(cells)
-        drawn = only_used_categories(drawn.astype({name: self.types_[name] for name in drawn if name in self.types_}))
+        types = {n: t for n, t in self.types_.items() if n in drawn and str(drawn[n].dtype) != str(t)}
+        drawn = only_used_categories(drawn.astype(types)) if types else drawn
         return drawn if self.scores_ is None else drawn.assign(**self.scores_.take(cells).reset_index(drop=True))
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
