@@ -22,9 +22,9 @@ from .release.release import Release as Release
 from .report.page import Report as Report
 from .storage import load as load
 from .storage import save as save
-from .stream.batches import encode_batch as encode_batch
-from .stream.files import decode_file as decode_file
-from .stream.files import encode_file as encode_file
+from .stream import decode_file as decode_file
+from .stream import encode_batch as encode_batch
+from .stream import encode_file as encode_file
 from .table.examples import load_adult as load_adult
 from .table.table import Table as Table
 from .tradeoff import Frontier as Frontier

@@ -29,8 +29,11 @@ from scipy.special import expit, logit
 
 from fairflows.exceptions import DataError, DataWarning, warn_user
 from fairflows.table.columns import (
+    MAX_STEPS,
+    Grid,
     check_features,
     check_same,
+    find_grid,
     from_numbers,
     has_zone,
     is_time,
@@ -43,7 +46,6 @@ from fairflows.table.columns import (
     training_kinds,
 )
 from fairflows.table.frames import TEXT_DTYPE
-from fairflows.table.grid import MAX_STEPS, Grid, find_grid
 from fairflows.table.persons import Key, Persons, Secret, new_key
 
 Array = npt.NDArray[np.float64]

@@ -38,8 +38,7 @@ from fairflows import __version__
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_folder, refuse_other_files, settle_folder, write_private
 from fairflows.table.json_text import from_text, parse_json, read_json, read_text, to_text
-from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Key, Secret, fingerprint
+from fairflows.table.persons import Key, Ledger, Secret, fingerprint
 
 FORMAT = 1
 """The version of the format that this release writes and reads."""
@@ -48,8 +47,7 @@ MODEL, WEIGHTS, KEY, LEDGER = "model.json", "weights.safetensors", "key.json", "
 FILES = (MODEL, WEIGHTS, KEY, LEDGER)
 _HEADER = {"weights": str, "weights_bytes": int, "model": str, "key": str, "ledger": bool, "content": dict}
 CLASSES = {  # by the module that they are imported from when an object of them is met, and not before
-    "fairflows.table.grid": "Grid",
-    "fairflows.table.columns": "Schema",
+    "fairflows.table.columns": "Grid Schema",
     "fairflows.codec": "BinLevels CellCodec Codec Levels Scale",
     "fairflows.bijection": "RealNVP NeuralSpline ElementwiseSpline StackedMLP",
     "fairflows.density": "FlowDensity GroupDensities KnownDensity MixtureDensity",

@@ -35,13 +35,12 @@ from fairflows.release.released import Released, Transformer, repeatable_persons
 from fairflows.report import words
 from fairflows.report.page import Report, report_contents
 from fairflows.storage import FILES, save
-from fairflows.stream.batches import to_arrow
-from fairflows.stream.files import write_table
+from fairflows.stream import to_arrow, write_table
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import columns_of, to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_json, stated_fields
-from fairflows.table.ledger import RowsSeen
+from fairflows.table.persons import RowsSeen
 from fairflows.table.prospects import check_groups
 from fairflows.table.reading import read_frame
 from fairflows.table.table import Table

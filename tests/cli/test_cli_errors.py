@@ -15,7 +15,7 @@ from fairflows.cli.main import BUG, app, main, show_warning
 from fairflows.cli.options import _OPTIONS, with_options
 from fairflows.exceptions import DataWarning
 from fairflows.storage import save
-from fairflows.stream.batches import BatchEncoder
+from fairflows.stream import BatchEncoder
 from processes import start
 
 

@@ -70,6 +70,7 @@ def test_a_file_without_the_label_is_said_to_be_covered_in_part(run, folder):
     assert "fitted to rows with a known 'repaid', a column that these rows lack" in err
 
 
+@pytest.mark.filterwarnings("ignore:.* of these rows are of persons of the table that was released")
 @pytest.mark.parametrize("spelling", ["{:d}", "{:d}.0", " {:d}", "{:09d} "])
 def test_persons_are_known_however_another_program_writes_their_names(run, folder, spelling):
     """They are encoded by the model that has not seen them: not refused, and no stranger's fold."""

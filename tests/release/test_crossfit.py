@@ -538,7 +538,7 @@ def test_saved_models_go_on_encoding_everybody_as_before(shared, rows, tmp_path)
 @pytest.mark.filterwarnings("ignore:Numbers beyond the training range")
 def test_drawn_rows_stream_with_one_type_per_column(rows, tmp_path, monkeypatch):
     """Also where a batch has rows of one fold only."""
-    monkeypatch.setattr("fairflows.stream.files.BATCH_ROWS", 50)
+    monkeypatch.setattr("fairflows.stream.BATCH_ROWS", 50)
     halves = rows.assign(grade=np.where(fold_of(rows) == 0, rows["grade"] + 0.5, rows["grade"]))
     halves = halves.iloc[np.argsort(fold_of(rows), kind="stable")].drop(columns=["seen"])
     shared = ff.Release(best_cells()).fit(table(halves))

@@ -12,7 +12,10 @@ import fairflows as ff
 from fairflows.density import MixtureDensity
 from fairflows.release.released import Released
 
-pytestmark = pytest.mark.usefixtures("few_trees")
+pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
+    pytest.mark.filterwarnings("ignore:.* of these rows are of persons of the table that was released"),
+]
 
 N = 600
 FEATURES = ["age", "income", "town", "since", "owns"]

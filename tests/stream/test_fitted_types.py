@@ -8,7 +8,7 @@ from pandas.testing import assert_frame_equal
 from fairflows import DataError, FairMatching
 from fairflows.release.release import Release
 from fairflows.storage import load, save
-from fairflows.stream.files import decode_file, encode_file
+from fairflows.stream import decode_file, encode_file
 
 N = 2000
 FEATURES = ["flag", "code", "owns"]

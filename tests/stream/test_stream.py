@@ -13,10 +13,9 @@ import pytest
 from scipy.spatial import KDTree
 
 import fairflows as ff  # its parts are imported by those tests that use them: a process that is killed needs no torch
-from fairflows import DataError, FairMatching, Table
+from fairflows import DataError, FairMatching, Table, stream
 from fairflows.storage import load, save
-from fairflows.stream import files
-from fairflows.stream.files import decode_file, encode_file, shuffled, write_table
+from fairflows.stream import decode_file, encode_file, shuffled, write_table
 from processes import start
 
 N = 1000
@@ -24,7 +23,7 @@ N = 1000
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(files, "BATCH_ROWS", 100)
+    monkeypatch.setattr(stream, "BATCH_ROWS", 100)
 
 
 def rows(n=N):
@@ -184,7 +183,7 @@ def test_a_file_is_never_written_over_what_is_read(frame, flow, tmp_path):
 
 ENCODE = """
 import sys, warnings; warnings.simplefilter("ignore")
-from fairflows.stream.files import encode_file
+from fairflows.stream import encode_file
 from fairflows.storage import load
 encode_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], sensitive="sex", identifier="person")
 """
@@ -196,7 +195,7 @@ def encode_and_die(model, source, target):
             os.kill(os.getpid(), signal.SIGKILL)
 
     roles = {"sensitive": "sex", "identifier": "person"}
-    files.BATCH_ROWS = 100  # in this process
+    stream.BATCH_ROWS = 100  # in this process
     encode_file(load(model), source, target, on_progress=in_the_middle, **roles)
 
 

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from fairflows import DataError, load_adult
-from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Persons
+from fairflows.table.persons import Ledger, Persons
 
 KEY = b"a secret of thirty-two bytes ...."
 

@@ -15,7 +15,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.stream.files import TableReader, write_table
+from fairflows.stream import TableReader, write_table
 from fairflows.table.frames import to_pandas
 from fairflows.table.reading import read_frame
 from fairflows.table.table import Table

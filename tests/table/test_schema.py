@@ -9,7 +9,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows.exceptions import DataError
-from fairflows.stream.files import TableReader
+from fairflows.stream import TableReader
 from fairflows.table.columns import Schema
 from fairflows.table.frames import to_pandas
 from fairflows.table.reading import read_frame

@@ -33,8 +33,7 @@ from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_met
 from fairflows.encoder.base import Encoder, Inversion
 from fairflows.encoder.fair_matching import KnownCells, cells_of_encoded, inverse_map
 from fairflows.exceptions import DataError
-from fairflows.table.columns import is_number, numbers
-from fairflows.table.grid import Grid, find_grid
+from fairflows.table.columns import Grid, find_grid, is_number, numbers
 from fairflows.table.persons import content_hashes
 from fairflows.threads import one_thread
 

@@ -42,8 +42,7 @@ from fairflows.release.released import Model, Released, Transformer
 from fairflows.storage import model_hash
 from fairflows.table.columns import has_order
 from fairflows.table.frames import TableLike, has_names, to_pandas
-from fairflows.table.ledger import RowsSeen
-from fairflows.table.persons import content_hashes
+from fairflows.table.persons import RowsSeen, content_hashes
 from fairflows.table.table import Table
 from fairflows.threads import one_thread
 

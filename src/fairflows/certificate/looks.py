@@ -36,8 +36,7 @@ from filelock import FileLock, Timeout
 
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.json_text import parse_json
-from fairflows.table.ledger import RowsSeen, is_part
-from fairflows.table.persons import KEY_BYTES, Hashes, Key, Persons, fingerprint, new_key
+from fairflows.table.persons import KEY_BYTES, Hashes, Key, Persons, RowsSeen, fingerprint, is_part, new_key
 
 ENVIRONMENT = "FAIRFLOWS_LEDGER"
 
@@ -101,8 +100,8 @@ class Looks:
         look = replace(look, date=now.isoformat(timespec="seconds"))
         about = {"format": _FORMAT, "key": _digest(self.key), "named": rows.named, **asdict(look)}
         data = io.BytesIO()
-        hashes = {"persons": np.unique(rows.persons), "contents": np.sort(rows.contents)}
-        np.savez(data, about=np.array(json.dumps(about)), **hashes)
+        persons, contents = np.unique(rows.persons), np.sort(rows.contents)
+        np.savez(data, about=np.array(json.dumps(about)), persons=persons, contents=contents)
         _write(self.folder / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.npz", data.getvalue())
         return look
 

@@ -291,7 +291,7 @@ def encode(
     model, run = _open_model(folder)
     settings: dict[str, Any] = {**_roles(run, sensitive, identifier), "keep": keep or ()}
     if engine == "ray":
-        from fairflows.stream.files import encode_folder
+        from fairflows.stream import encode_folder
 
         if text_format != TextFormat():
             raise DataError("engine must be 'local' to read CSV files: Ray reads folders of Parquet files.")
@@ -300,7 +300,7 @@ def encode(
         n_rows = encode_folder(model, source, out, **settings)
     else:
         from fairflows.certificate.check import list_files
-        from fairflows.stream.files import encode_file
+        from fairflows.stream import encode_file
 
         times = {} if run is None else run.time_formats
         settings |= {"keep_order": keep_order, "text_format": text_format, "time_formats": times}

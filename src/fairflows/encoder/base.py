@@ -33,8 +33,7 @@ from fairflows.encoder.rows import (
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import Dtype, Schema
 from fairflows.table.frames import Frame, as_kind_of, has_names, materialised
-from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Key, Persons, check_most_rows, new_key
+from fairflows.table.persons import Key, Ledger, Persons, check_most_rows, new_key
 from fairflows.table.table import Role, Table
 
 if TYPE_CHECKING:

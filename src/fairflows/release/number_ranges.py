@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.table.columns import Dtype, from_numbers, numbers
-from fairflows.table.grid import Grid, find_grid
+from fairflows.table.columns import Dtype, Grid, find_grid, from_numbers, numbers
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

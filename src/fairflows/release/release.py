@@ -58,8 +58,7 @@ from fairflows.table.columns import (
     shown,
 )
 from fairflows.table.frames import Frame, has_names, materialised, only_used_categories, to_pandas
-from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Hashes, Key, Persons, Places, content_hashes, keyed_hashes, new_key
+from fairflows.table.persons import Hashes, Key, Ledger, Persons, Places, content_hashes, keyed_hashes, new_key
 from fairflows.table.reading import check_texts
 from fairflows.table.table import Role, Table
 

@@ -18,8 +18,7 @@ from fairflows.release.release import Release
 from fairflows.table.columns import Schema
 from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.grouping import Grouping
-from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Persons
+from fairflows.table.persons import Ledger, Persons
 from fairflows.table.table import Role, Table
 
 

@@ -171,7 +171,9 @@ def rows_kept(
     """
     of_groups = "make them a group of their own (missing_group='group')"
     of_labels = f"keep them with the label {MISSING!r} (missing_label='keep')"
-    roles = [("sensitive", "missing_group", missing_group, sensitive, of_groups)]
+    roles: list[tuple[str, str, str, pd.DataFrame, str]] = [
+        ("sensitive", "missing_group", missing_group, sensitive, of_groups)
+    ]
     if label is not None:
         roles.append(("label", "missing_label", missing_label, label.to_frame(), of_labels))
     kept = np.ones(len(sensitive), dtype=bool)

@@ -1,1 +1,0 @@
-"""Files of any size, encoded and decoded in bounded memory."""
