@@ -28,7 +28,7 @@ def releases_score(asked: bool | None, label: Label, persons: Persons) -> bool:
 
 def score_names(name: object, label: Label) -> list[str]:
     """Return the names of the columns: one for a number or the second of two classes, else one for each class."""
-    if label.width == 1:
+    if len(label.class_values) <= 2:
         return [f"{name}_score"]
     return [f"{name}_score_{value}" for value in label.class_values]
 
