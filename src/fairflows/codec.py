@@ -583,7 +583,7 @@ class Codec:
         is_missing, gaps = missing(column), self.gaps_.get(name)
         if name in self.constants_:
             self._check_constant(name, column, is_missing, found)
-            positions = []
+            positions: list[tuple[str, Array | BoolArray]] = []
         else:
             if gaps is None:
                 found.note(str(name), "missing", is_missing)

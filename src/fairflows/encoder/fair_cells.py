@@ -193,16 +193,16 @@ class FairCells(Encoder):
     def _part(self, rows: Rows, label: Label, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return persons to train the scores, and persons to make the cells from; of few, another part may do."""
         for attempt in range(_ATTEMPTS):
-            parts = rows.persons.split(_CALIBRATION, random_state=seed + attempt)
+            train, rest = rows.persons.split(_CALIBRATION, random_state=seed + attempt)
             try:
-                for part in parts:
+                for part in (train, rest):
                     self._check_part(rows.group, label, part)
             except DataError:
                 if attempt == _ATTEMPTS - 1:
                     raise
             else:
                 break
-        return parts
+        return train, rest
 
     def _check_part(self, group: Groups, label: Label, part: np.ndarray) -> None:
         """Raise if a part of the rows lacks a group or a class."""
@@ -212,7 +212,7 @@ class FairCells(Encoder):
                 "Every group needs persons both to train the scores and to make the cells from; of "
                 f"{self.groups_[int(sizes.argmin())]!r} there are {int((group == sizes.argmin()).sum())} rows."
             )
-        absent = [] if label.classes is None else np.setdiff1d(np.arange(len(label.classes)), label.values[part])
+        absent = np.setdiff1d(np.arange(len(label.class_values)), label.values[part])
         if len(absent):
             raise DataError(
                 f"Every label needs persons both to train the scores and to make the cells from; "

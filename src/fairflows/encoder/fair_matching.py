@@ -429,15 +429,16 @@ def _fit_densities(
     rng, data = np.random.default_rng(settings.random_state), []
     for a in range(int(group.max()) + 1):
         of_group = cells[group == a]
-        data.append([CellCounts.of(of_group[part]) for part in _held_out(len(of_group), rng)])
+        fitted, rest = _held_out(len(of_group), rng)
+        data.append((CellCounts.of(of_group[fitted]), CellCounts.of(of_group[rest])))
     densities = [_density(settings, levels) for _ in data]
     if settings.density == "made":
         from fairflows.density.estimated import CategoricalMADE, fit_together
 
         fit_together([density for density in densities if isinstance(density, CategoricalMADE)], data)
     else:
-        for density, (fitted, held) in zip(densities, data, strict=True):
-            density.fit(fitted, held)
+        for density, (counts, held) in zip(densities, data, strict=True):
+            density.fit(counts, held)
     scores = [held.mean(density.log_prob(held.codes)) for density, (_, held) in zip(densities, data, strict=True)]
     return densities, np.array(scores)
 

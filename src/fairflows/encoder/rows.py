@@ -85,8 +85,13 @@ class Label:
         """Its classes; none for a number."""
         return np.empty(0) if self.classes is None else self.classes
 
+    @property
+    def width(self) -> int:
+        """How many numbers stand for it: one for a number or two classes, one per class for more."""
+        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+
     def targets(self) -> FloatArray:
-        """Return the numbers that stand for each row's label: one, or one for each of more than two classes."""
+        """Return the numbers that stand for each row's label, (n_rows, width): what is kept is their mean."""
         if self.classes is None:
             return ((self.values - self.centre) / self.scale)[:, None]
         if len(self.classes) == 2:
