@@ -17,6 +17,7 @@ from fairflows.bounds.blocks import pair_spread
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
 from fairflows.codec import OutsideValues
+from fairflows.display import progress_bar
 from fairflows.encoder.base import (
     CELL,
     Cells,
@@ -385,19 +386,22 @@ class Release(Encoder):
             self.levels_ = means_in_cells(label.targets(), cells, self.n_cells_)
         self.law_, self.scores_, self.output_ = None, None, CELL
         if self.output == "row":
-            self.law_ = RowLaw.fit(
-                rows.X,
-                cells,
-                self.n_cells_,
-                None if y is None else label_columns(y),
-                persons=rows.persons.codes,
-                kinds=encoder.get_params(deep=False).get("kinds"),
-                rules=self.rules,
-                derive=self.derive,
-                label_place=label_place,
-                key=encoder.key_,
-                random_state=self.random_state,
-            )
+            settings = encoder.get_params(deep=False)
+            with progress_bar("law of rows", enabled=settings.get("progress", False)) as show:
+                self.law_ = RowLaw.fit(
+                    rows.X,
+                    cells,
+                    self.n_cells_,
+                    None if y is None else label_columns(y),
+                    persons=rows.persons.codes,
+                    kinds=settings.get("kinds"),
+                    rules=self.rules,
+                    derive=self.derive,
+                    label_place=label_place,
+                    key=encoder.key_,
+                    random_state=self.random_state,
+                    show=show,
+                )
             types = {str(name): dtype for name, dtype in self.types_.items()}
             own = {name: types.get(name, dtype) for name, dtype in self.law_.dtypes.items()}
             if y is not None and label is not None and releases_score(self.score, label, rows.persons):
