@@ -5,7 +5,7 @@
 Four fifths of the persons are fitted to, one fifth is judged and certifies (δ = .05, first look). ``label`` learns the
 true label from drawn rows and predicts that of new persons from theirs; ``drawn label`` learns the drawn one instead.
 ``sex`` is boosted trees' balanced accuracy on drawn rows. The columns: how often a person's own value is predicted from
-her drawn row, the majority, and what the other raw columns tell (`still_tells`).
+her drawn row, the majority, and what the other raw columns tell (`usefulness`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
         release.fit(train)
         drawn = release.transform(train), release.transform(test)
         features = [frame[list(train.X)] for frame in drawn]
-        tells = ff.still_tells(release, train, test, encoded=drawn, most_rows=len(train), random_state=seed)
+        tells = ff.usefulness(release, train, test, encoded=drawn, most_rows=len(train), random_state=seed)
         label = accuracy(*features, train.y, test.y)
         from_drawn = accuracy(*features, drawn[0][str(train.y.name)], test.y)
         sex = balanced_accuracy_score(test.a, predicted(*drawn, train.a, class_weight="balanced"))

@@ -134,7 +134,7 @@ def undrawn_figures():
     from fairflows.report import page
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("gauge", "told"):
+        for name in ("gauge", "told", "shapes"):
             patch.setattr(page, name, lambda *_, **__: "<svg/>")
         yield
 
@@ -159,12 +159,15 @@ def few_trees():
 @pytest.fixture(scope="module")
 def few_measured():
     """What released rows still tell is measured on few of them, by few trees, where how much it is does not matter."""
-    from fairflows import usefulness
+    from fairflows import worth
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(usefulness, "_WORK", 0)
-        patch.setattr(usefulness, "_FEWEST_ROWS", 300)
-        patch.setattr(usefulness, "_TREES", 2)
+        patch.setattr(worth, "_WORK", 0)
+        patch.setattr(worth, "_COMPARED", 300)
+        patch.setattr(worth, "_SETS", 5)
+        patch.setattr(worth, "_FEWEST_ROWS", 300)
+        patch.setitem(worth._BOOSTING, "max_iter", 5)
+        patch.setattr(worth, "_TREES", 2)
         yield
 
 

@@ -17,7 +17,7 @@ SOURCE = Path(fairflows.__file__).parent
 # Imports go one way: a module may import from its own part and from earlier ones.
 ORDER = [
     "exceptions", "threads", "bounds", "report.words", "display", "table", "codec", "bijection", "steps", "density",
-    "training", "encoder", "release", "storage", "certificate", "attack", "usefulness", "tradeoff",
+    "training", "encoder", "release", "storage", "certificate", "attack", "worth", "tradeoff",
     "explain", "stream", "report", "exports", "workflow", "paper", "cli",
 ]  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -95,7 +95,7 @@ def test_the_root_holds_only_what_stands_alone():
     assert sorted(path.name for path in SOURCE.iterdir() if path.is_file()) == [
         "__init__.py", "__init__.pyi", "__main__.py", "bijection.py", "card.html.jinja", "codec.py",
         "display.py", "exceptions.py", "explain.py", "exports.py", "py.typed",
-        "steps.py", "storage.py", "stream.py", "threads.py", "tradeoff.py", "usefulness.py", "workflow.py",
+        "steps.py", "storage.py", "stream.py", "threads.py", "tradeoff.py", "workflow.py", "worth.py",
     ]  # fmt: skip
 
 

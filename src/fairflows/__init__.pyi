@@ -29,9 +29,9 @@ from .table.examples import load_adult as load_adult
 from .table.table import Table as Table
 from .tradeoff import Frontier as Frontier
 from .tradeoff import frontier as frontier
-from .usefulness import StillTells as StillTells
-from .usefulness import still_tells as still_tells
 from .workflow import Shared as Shared
 from .workflow import share as share
+from .worth import Usefulness as Usefulness
+from .worth import usefulness as usefulness
 
 __version__: str

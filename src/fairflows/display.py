@@ -90,15 +90,20 @@ GUESS = "best guess of the group is right, %"
 INK, FAINT = "#202124", "#dadce0"
 
 
-def stated_bounds(attack: float | None, model: float | None, certified: float | None) -> list[Bound]:
-    """Return the bounds of an attack, of a model and of a certificate, as far as they are given."""
+def stated_bounds(
+    attack: float | None, model: float | None, certified: float | None, table: float | None = None
+) -> list[Bound]:
+    """Return the bounds of an attack, of a model, of a table and of persons to come, as far as they are given."""
     bounds = []
     if attack is not None:
         bounds.append(Bound("attack reached at least", attack, "at least", ATTACK))
     if model is not None:
         bounds.append(Bound("model says at most", model, "at most", MODEL, is_model=True))
+    if table is not None:
+        bounds.append(Bound("this table, counted", table, "at most", CERTIFIED))
     if certified is not None:
-        bounds.append(Bound("certified at most", certified, "at most", CERTIFIED))
+        name = "certified at most" if table is None else "persons to come at most"
+        bounds.append(Bound(name, certified, "at most", CERTIFIED))
     return bounds
 
 

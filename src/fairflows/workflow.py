@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replace_
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
@@ -28,7 +26,7 @@ from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
+from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.exports import EXPORTED, export_files
 from fairflows.release.release import Release
 from fairflows.release.released import Released, Transformer, repeatable_persons
@@ -46,22 +44,22 @@ from fairflows.table.reading import read_frame
 from fairflows.table.table import Table
 from fairflows.table.text_format import TextFormat
 from fairflows.tradeoff import check_target, frontier, with_cells
-from fairflows.usefulness import StillTells, still_tells
+from fairflows.worth import Apart, Usefulness, fitted_apart
+from fairflows.worth import usefulness as measure
 
 Method = Literal["tree", "cells", "flow", "matching"]
 Output = Literal["row", "cell", "latent"]
 
 CELLS_FOR_A_LABEL = 8
 STRENGTHS = (0.0, 0.1, 0.5, 0.9, 0.99)  # γ of the paper's encoders that are tried
-_MOST_MEASURED = 50_000  # persons that a second release is fitted to and judged on
-_JUDGED = 0.2  # share of them whom it has not seen
 N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
 _FEW_DRAWS = 100_000  # behind a bound that decides nothing, where cells are released
 
 Kind = Literal["csv", "parquet"]
 RUN, MODEL, FORMAT = "run.json", "model", 1
 SHARED = {"csv": "shared.csv", "parquet": "shared.parquet"}
-_FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", "report.html", "report-public.html", *EXPORTED}
+_REPORTS = ("report.html", "report.json", "report-public.html")
+_FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", *_REPORTS, *EXPORTED}
 
 CERTIFYING, VALIDATION = 0.3, 0.25
 """Shares of the persons that certify, and of the others that a model is chosen by."""
@@ -122,7 +120,8 @@ def share(
     random_state : int, default=0
         Seed of the split and of training, but never of keys, coins and drawn rows.
     quick : bool, default=False
-        Train fewer models and run fewer adversaries.
+        Leave measurements out, never statements: no adversaries, and nothing about what the table is worth. Fewer
+        models of "flow" and "matching" are trained.
     say : callable, optional
         Called with the name of each stage before it begins.
 
@@ -144,44 +143,38 @@ def share(
     )  # fmt: skip
     check_groups(table)
     fitted = job.fit()
-    say("attacking the raw rows")
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
-    pair = fitted.learn.X, fitted.judge.X
-    before = audit(pair, fitted.learn, fitted.judge, quick=True, n_jobs=N_JOBS, **settings)
-    say("attacking the shared rows")
-    settings["released"] = ["latent" if output == "latent" else "cell"]
-    attacked = fitted.attacked
-    of_release: dict[str, Any] = {"encoded": attacked.encoded, "n_jobs": N_JOBS}
-    found = audit(attacked.model, attacked.learn, attacked.judge, quick=quick, **of_release, **settings)
+    released, measured = ["latent" if output == "latent" else "cell"], fitted.measured
+    before = found = worth = None
+    if measured is not None:
+        say("attacking the raw rows")
+        raw = measured.learn.X, measured.judge.X
+        before = audit(raw, measured.learn, measured.judge, quick=True, n_jobs=N_JOBS, **settings)
+        say("attacking the shared rows")
+        of = measured if measured.model is fitted.model else measured.unseen()
+        found = audit(of.model, of.learn, of.judge, encoded=of.rows, released=released, n_jobs=N_JOBS, **settings)
     say("certifying")
     n_draws = None if output == "latent" and not quick else affordable_draws(_FEW_DRAWS, len(table.groups))
-    about = found if attacked.model is fitted.model else None
-    certificate = certify(
-        fitted.model, fitted.certifying, target=fitted.target, audit=about, n_draws=n_draws, **settings
-    )
-    refuse_a_release_that_tells_more(before, found, certificate)
-    usefulness = None
-    if output != "latent":
-        say("measuring what the shared rows still tell")
-        usefulness = still_tells(
-            fitted.measured,
-            fitted.learn,
-            fitted.judge,
-            random_state=random_state,
-            encoded=fitted.encoded,
+    settings |= {"released": released, "n_draws": n_draws}
+    about = found if measured is not None and measured.model is fitted.model else None
+    certificate = certify(fitted.model, fitted.certifying, target=fitted.target, audit=about, **settings)
+    if before is not None and found is not None:
+        refuse_a_release_that_tells_more(before, found, certificate)
+    if measured is not None and output != "latent":
+        say("measuring what the shared table is worth")
+        distance = certificate.cell_upper or certificate.table_distance or fitted.target
+        worth = measure(
+            measured.model,
+            measured.learn,
+            measured.judge,
+            encoded=measured.rows,
+            distance=distance,
             n_jobs=N_JOBS,
+            random_state=random_state,
         )
     say("writing the report")
     contents = report_contents(
-        fitted.measured,
-        fitted.judge,
-        certificate,
-        audit=found,
-        before=before,
-        tells=usefulness,
-        train=fitted.learn,
-        encoded=fitted.encoded,
-        split=fitted.split,
+        fitted.model, table, certificate, audit=found, before=before, usefulness=worth, split=fitted.split
     )
     page = Report(contents, verified=bool(certificate.seal))
     order = np.random.default_rng().permutation(len(table))  # from the system's entropy: no seed repeats it
@@ -189,17 +182,7 @@ def share(
     run = Run.of(table, list(certificate.released), random_state)
     with open_looks() as looks:
         seen = looks.rows(table.X, table.persons)
-    return Shared(rows, certificate, usefulness, found, before, fitted.model, page, run, seen)
-
-
-@dataclass(frozen=True)
-class _Attacked:
-    """A model, persons for adversaries to learn from and to be judged on, and their released rows."""
-
-    model: Encoder
-    learn: Table
-    judge: Table
-    encoded: tuple[pd.DataFrame, pd.DataFrame] | None
+    return Shared(rows, certificate, worth, found, before, fitted.model, page, run, seen)
 
 
 @dataclass(frozen=True)
@@ -210,21 +193,8 @@ class _Fitted:
     rows: pd.DataFrame  # the release of all rows of the table, in its order
     certifying: Table
     target: float
-    measured: Encoder  # the model that is attacked and measured: a second one, where nobody was held back
-    learn: Table  # the persons that it was fitted to, and persons whom it has not seen
-    judge: Table
+    measured: Apart | None  # what is attacked and measured: a second release, where nobody was held back
     split: str
-    encoded: tuple[pd.DataFrame, pd.DataFrame] | None = None  # the release of `learn` and `judge`
-
-    @property
-    def attacked(self) -> _Attacked:
-        """What adversaries get: where a second model was fitted, persons alone whom it has not seen."""
-        if self.measured is self.model or self.encoded is None:
-            return _Attacked(self.measured, self.learn, self.judge, self.encoded)
-        places = self.judge.persons.split(0.5, random_state=0)
-        learn, judge = (self.judge.take(part) for part in places)
-        rows = self.encoded[1]
-        return _Attacked(self.measured, learn, judge, (rows.iloc[places[0]], rows.iloc[places[1]]))
 
 
 @dataclass(frozen=True)
@@ -272,28 +242,20 @@ class _Job:
         model = self._release(FairTree(**self._common()), spend=self.spend, target=self.target)
         rows = to_pandas(model.fit_transform(table))
         target = self.target or (TARGETS[0] if model.plan_ is None else model.plan_.target)
+        split = f"{len(table):,} rows, all of them released."
+        if self.quick:
+            return _Fitted(model, rows, table, target, None, split)
         self.say("fitting a second release to four fifths of the persons, to measure with")
-        places = self._measured_persons()
-        learn, judge = (table.take(part) for part in places)
-        twin = self._release(FairTree(**self._common()), spend=self.spend, n_cells=model.models_[0].n_cells)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # of the first release
-            encoded = to_pandas(twin.fit_transform(learn)), Released.of(twin).encode_again(judge)
+        try:
+            apart = fitted_apart(model, table, self.random_state)
+        except DataError as error:
+            split = f"{split} Nothing was attacked or measured, which takes a second release. {error}"
+            return _Fitted(model, rows, table, target, None, split)
         split = (
-            f"{len(table):,} rows, all of them released. Attacks and measurements use a second release, which is not "
-            f"shared: it was fitted to {len(learn):,} of these rows, and judged on {len(judge):,} others."
+            f"{split} Attacks and measurements use a second release, which is not shared: it was fitted to "
+            f"{len(apart.learn):,} of these rows, and judged on {len(apart.judge):,} others."
         )
-        return _Fitted(model, rows, table, target, twin, learn, judge, split, encoded)
-
-    def _measured_persons(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Return the rows that a second release is fitted to, four fifths of some persons, and the others."""
-        persons = self.table.persons
-        share = min(1.0, _MOST_MEASURED / persons.n)
-        some = np.arange(len(self.table))
-        if share < 1:
-            some = persons.split(share, random_state=self.random_state)[1]
-        learn, judge = persons.take(some).split(_JUDGED, random_state=self.random_state)
-        return some[learn], some[judge]
+        return _Fitted(model, rows, table, target, apart, split)
 
     def _fit_cells(self) -> _Fitted:
         """Fit two models for the label, each for the persons that it was not fitted to. All persons certify."""
@@ -313,8 +275,8 @@ class _Job:
             f"{len(table):,} rows. Two models are fitted, each to half of the persons, and each person is encoded by "
             "the model that was not fitted to them. All persons certify."
         )
-        encoded = rows.iloc[parts[0]], rows.iloc[parts[1]]
-        return _Fitted(model, rows, table, target, model, learn, judge, split, encoded)
+        apart = None if self.quick else Apart(model, learn, judge, (rows.iloc[parts[0]], rows.iloc[parts[1]]))
+        return _Fitted(model, rows, table, target, apart, split)
 
     def _release(self, encoder: Encoder, **settings: Any) -> Release:
         """Return a release around an encoder, unfitted."""
@@ -357,7 +319,8 @@ class _Job:
             "come later. Rows of the other parts are not covered."
         )
         rows = Released.of(model).encode(table)
-        return _Fitted(model, rows, certifying, target, model, train, certifying, split)
+        apart = None if self.quick else Apart(model, train, certifying, None)
+        return _Fitted(model, rows, certifying, target, apart, split)
 
     def _common(self) -> dict[str, Any]:
         """Return the settings that all encoders have."""
@@ -472,12 +435,10 @@ class Shared:
         One row per row of the original table, in random order, with a fresh index.
     certificate : Certificate
         How well anybody can guess the group from a shared row.
-    usefulness : StillTells or None
-        What the shared rows still tell of each column; None for a latent, which tells everything.
-    audit : Audit
-        Results of the adversaries on the shared rows.
-    before : Audit
-        Results of the adversaries on the original rows.
+    usefulness : Usefulness or None
+        What the table is worth; None for a latent, and where nothing was measured (``quick=True``).
+    audit, before : Audit or None
+        Results of the adversaries on the shared rows, and on the original rows; None where nothing was measured.
     release : encoder
         The fitted estimator.
     report : Report
@@ -490,9 +451,9 @@ class Shared:
 
     table: pd.DataFrame
     certificate: Certificate
-    usefulness: StillTells | None
-    audit: Audit
-    before: Audit
+    usefulness: Usefulness | None
+    audit: Audit | None
+    before: Audit | None
     release: Encoder
     report: Report
     run: Run
@@ -538,6 +499,7 @@ class Shared:
             texts = {
                 "certificate.json": certificate.to_json(),
                 "report.html": page.to_html(),
+                "report.json": json.dumps(page.contents, indent=1, ensure_ascii=False),
                 "report-public.html": page.to_html(public=True),
                 RUN: json.dumps({"format": FORMAT, **asdict(self.run)}, indent=1),
             }
@@ -551,14 +513,11 @@ class Shared:
         return words.shared_text(self)
 
     def _repr_html_(self) -> str:
-        rows: list[tuple[str, str]] = []
-        if self.usefulness is not None:
-            columns = [*self.usefulness.columns, self.usefulness.sensitive]
-            rows = [(column.name, f"{100 * column.told:.0f} %") for column in columns]
-        told = Columns(rows, closed=words.TOLD) if rows else ""
-        guesses, notes = Columns(words.guesses(self)), words.notes_on_guesses(self)
-        return html_card(words.heading(self.certificate), words.question(self), guesses, notes, told,
-                         badge=words.badge(self.certificate))  # fmt: skip
+        parts = [part for name, texts in words.sections(self) for part in (f"{name}:", texts)]
+        return html_card(
+            words.meaning(self.certificate), words.question(self), Columns(words.guesses(self)), *parts,
+            badge=words.badge(self.certificate),
+        )  # fmt: skip
 
 
 def record_release(seen: RowsSeen, model: str) -> int:

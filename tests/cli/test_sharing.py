@@ -39,7 +39,7 @@ def folder(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sharing")
     loans(3000, 1).to_csv(folder / "loans.csv", index=False)
     loans(600, 2).to_csv(folder / "new.csv", index=False)
-    code, out, err = run("share", folder / "loans.csv", *ROLES, "--target", "0.3", "--quick", "-o", folder / "out")
+    code, out, err = run("share", folder / "loans.csv", *ROLES, "--target", "0.3", "-o", folder / "out")
     assert code == 0, err
     (folder / "said.txt").write_text(out, encoding="utf-8")
     return folder
@@ -60,15 +60,17 @@ def test_the_terminal_says_who_can_guess_what_and_which_file_goes_where(folder):
     said = (folder / "said.txt").read_text(encoding="utf-8")
     for words in (
         "before   about",
-        "after    at most",
-        "learnt from the shared rows",
+        "counted on this table, for anybody",
+        "to come  at most",
+        "To train on: a model learnt from shared rows",
+        "To decide by: the score of repaid",
         "Never share",
         "fairflows check",
     ):
         assert words in said
     assert said.count("CERTIFIED") == 1
     page = (folder / "out" / "report-public.html").read_text(encoding="utf-8")
-    assert "What a shared row still tells" in page
+    assert "What a shared row tells about the person" in page
     assert "neither the column sex nor names of persons" in page
 
 
@@ -92,8 +94,9 @@ def table(n: int = 3000, **roles: str) -> Table:
 
 
 def test_no_label_is_needed():
-    shared = share(table(label=""), target=0.3, quick=True)
+    shared = share(table(label=""), target=0.3)
     assert shared.certificate.status == "CERTIFIED"
+    assert "No label was named" in repr(shared)
     assert shared.usefulness.label is None
     assert list(shared.table) == ["town", "age", "income"]
 

@@ -513,7 +513,7 @@ def test_what_was_released_once_is_attacked_as_it_was_released(rows, output):
     assert told.attack_lower > 0.8, "it is this that was attacked"
     certificate = ff.certify(shared, whole, audit=found)
     assert certificate.attack_lower == found.attack_lower
-    kept = ff.still_tells(shared, train, test, encoded=encoded)
+    kept = ff.usefulness(shared, train, test, encoded=encoded)
     assert len(kept.columns) == whole.X.shape[1]
     latent = ff.Release(RawFeatures(key=KEY), n_cells=4, output="cell", n_folds=1).fit(train)
     with pytest.raises(DataError, match="encoded must hold cells"):

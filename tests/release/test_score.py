@@ -40,7 +40,7 @@ def rows(label: str, n: int = 4_000, seed: int = 0) -> pd.DataFrame:
 
 
 def fitted(label: str, **settings: object) -> tuple[ff.Release, pd.DataFrame, ff.Table]:
-    table = ff.Table(rows(label), sensitive="sex", label="label", multiclass=True)
+    table = ff.Table(rows(label), sensitive="sex", label="label")
     release = ff.Release(Quarters(), n_folds=1, **settings)
     return release, release.fit_transform(table), table
 
@@ -90,8 +90,7 @@ def test_a_column_with_the_name_of_the_score_is_refused():
 
 
 def test_the_score_is_saved_with_the_release(tmp_path):
-    release, _, _ = fitted("two")
+    table = ff.Table(rows("two", 1_000), sensitive="sex", label="label")
+    release = ff.Release(ff.FairTree(4), n_folds=1).fit(table)
     ff.save(release, tmp_path / "model")
-    later = ff.Table(rows("two", 200, seed=9), sensitive="sex", label="label")
-    again = ff.load(tmp_path / "model").transform(later)
-    assert (again["label_score"] == release.scores_["label_score"].to_numpy()[later.X["x"] // 25]).all()
+    assert ff.load(tmp_path / "model").scores_.equals(release.scores_)

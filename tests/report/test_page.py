@@ -9,7 +9,19 @@ import pytest
 
 from fairflows.certificate.certificate import Certificate
 from fairflows.report.page import Report, gauge, told
-from fairflows.report.words import at_least, at_most, consequences, light, statement_rows, verdict
+from fairflows.report.words import (
+    achieved,
+    at_least,
+    at_most,
+    consequences,
+    good_for,
+    leaving_out_would_do,
+    light,
+    not_covered,
+    remedies,
+    statement_rows,
+    verdict,
+)
 
 EVIL = "<script>alert(1)</script>"
 
@@ -78,10 +90,10 @@ def contents(name="town", **values):
             "columns": [{"name": name, "kind": "categorical", "values": 3, "missing": 0, "range": name}],
         },
         "metrics": {
-            "groups": [{"name": name, "values": [0.44160177, 0.4, 0.8, 0.7]},
-                       {"name": "m", "values": [0.3, None, 0.9, 0.8]}],
-            "positive": f"{name} = 1", "caption": name,
-            "overall": [{"name": "accuracy", "before": 0.85, "after": None}],
+            "names": ["before", "by the score"], "positive": f"{name} = 1",
+            "groups": [{"name": name, "rates": [0.44160177, 0.4], "right": [0.8, 0.7]},
+                       {"name": "m", "rates": [0.3, None], "right": [0.9, 0.8]}],
+            "overall": [{"name": "accuracy", "values": [0.85, None]}],
         },
         "settings": {"FairFlow": name},
     }  # fmt: skip
@@ -287,3 +299,64 @@ def test_what_a_row_still_tells_has_a_bar_and_a_share_for_every_column():
         assert f">{text}<" in svg
     assert "<script" not in svg
     assert f">{'c' * 27}…<" in told([{**columns[0], "name": "c" * 40} for _ in range(31)]), "many are drawn small"
+
+
+def of_table(distance=0.011, population=0.09, **values):
+    """A certificate with a statement about a table, and one about persons to come."""
+    known = {"0.01": 0.02, "0.1": 0.04, "0.5": 0.083}
+    stated = [statement("table", "counted", distance, observed=distance, known=known, met=distance < 0.1)]
+    if population is not None:
+        stated.append(statement("population", "blocks", population, delta=0.01, met=population < 0.1))
+    plain = certificate(cell=None, model=None, attack=None, look=0, **values)
+    return Certificate.from_dict({**plain, "statements": stated})
+
+
+def test_the_table_and_persons_to_come_are_said_in_plain_words():
+    text = " ".join(achieved(of_table()))
+    assert "nobody who looks at one of its 2,000 rows is expected to guess sex right more than 50.6 %" in text
+    assert "Persons to come, whose rows are encoded later: at most 54.5 % of the time." in text
+    assert "which is above the target" in " ".join(achieved(of_table(population=0.2)))
+    assert "nothing is said" in " ".join(achieved(of_table(population=None)))
+    three = of_table(n={"a": 900, "b": 600, "c": 500})
+    assert "tell two groups of sex apart, even the worst pair, more than 50.6 %" in " ".join(achieved(three))
+    assert any("a random half: 54.2 %" in line for line in not_covered(of_table()))
+    assert any("merged" in line for line in not_covered(of_table(), merged=True))
+
+
+def test_a_missed_target_names_the_group_and_what_each_remedy_gives():
+    said = remedies(of_table(0.2, status="NOT_MET", n={"a": 2_000, "b": 90, "c": 60}))
+    assert "c, with 60 persons" in said[0]
+    assert said[1].startswith("As it is: target 0.3 with ")
+    assert "With c and b as one group (merge_small=61): target 0.2 with " in said[2]
+    assert "four times as many persons: target 0." in said[3]
+    assert remedies(of_table()) == []
+
+
+def test_it_is_said_where_leaving_the_column_out_would_do():
+    assert "Leaving out the column sex would do" in leaving_out_would_do(of_table(), 0.03)[0]
+    assert "right about 51.5 % of the time" in leaving_out_would_do(of_table(), 0.03)[0]
+    assert leaving_out_would_do(of_table(), 0.7) == []
+    assert leaving_out_would_do(of_table(), None) == []
+
+
+def test_no_vacuous_consequences():
+    assert consequences(stated(cell=1.0)) == []
+
+
+def useful(**rules):
+    right = {"right": 0.8, "auc": 0.85, "error": None, "gap": 0.1, "counts": []}
+    label = {"name": "pay", "classes": ["0", "1"], "groups": ["f", "m"], "blind": 0.75,
+             "rules": {name: {**right, **rule} for name, rule in rules.items()},
+             "best": {"0": 0.81, "0.1": 0.83}}  # fmt: skip
+    return {"label": label, "rows": None, "columns": [], "sensitive": {}, "n": 9, "n_learnt": 9}
+
+
+def test_what_a_table_is_good_for():
+    said = " ".join(good_for(useful(raw={}, trained={"auc": 0.84}, score={}, row={"right": 0.77})))
+    assert "with an AUC of 0.840 (learnt from original rows: 0.850)" in said
+    assert "is right for 80.0 % of other persons (by the drawn columns 77.0 %, blind guess: 75.0 %)" in said
+    assert "about 81.0 % if it told nothing of the groups, and about 83.0 % within Δ = 0.100" in said
+    poor = " ".join(good_for(useful(raw={}, trained={}, score={"right": 0.74}, row={})))
+    assert "no better than a blind guess: train on the table" in poor
+    trained = not_covered(of_table(), useful(raw={"gap": 0.18}, trained={"gap": 0.17}))
+    assert "differ between groups by up to 17.0 points (learnt from original rows: 18.0 points)" in trained[-1]

@@ -53,7 +53,7 @@ def few(adult):
 
 @pytest.fixture(scope="module")
 def shared(adult):
-    return share(adult, target=0.2, output="cell", quick=True)
+    return share(adult, target=0.2, output="cell")
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,9 @@ def test_a_notebook_shows_the_result_in_short(shared):
     for part in (of_table, to_come, "CERTIFIED", "this table is within the target", shared.audit.best):
         assert part in html
         assert part in text
-    assert len(text.splitlines()) < 15, "no frame, no model"
+    assert "What the table is good for" in text
+    assert "Not covered" in html
+    assert len(text.splitlines()) < 30, "no frame, no model"
     named = replace(shared, certificate=replace(shared.certificate, sensitive="<b>sex</b>"))
     assert "<b>" not in named._repr_html_()
     assert "NOT CHECKED" in replace(shared, certificate=replace(shared.certificate, unchecked=True))._repr_html_()
@@ -112,7 +114,8 @@ def test_a_notebook_shows_the_result_in_short(shared):
 def test_a_saved_result_can_be_loaded_and_verified(shared, adult, tmp_path):
     out = tmp_path / "out"
     shared.save(out, kind="parquet")
-    names = {"model", "certificate.json", "report.html", "report-public.html", "run.json", "shared.parquet"}
+    names = {"model", "certificate.json", "report.html", "report.json", "report-public.html", "run.json"}
+    names.add("shared.parquet")
     assert {path.name for path in out.iterdir()} == names | {
         "attestation.json",
         "card.md",
@@ -125,6 +128,35 @@ def test_a_saved_result_can_be_loaded_and_verified(shared, adult, tmp_path):
     model, certificate = load(out / "model"), Certificate.read(out / "certificate.json")
     assert verify(certificate, model, certified_part(adult, read_run(out), certificate, model))
     assert certificate.seal in (out / "report.html").read_text()
+    assert json.loads((out / "report.json").read_text())["usefulness"]["n"] == shared.usefulness.n
+
+
+@pytest.mark.filterwarnings("ignore:Categories that the training rows did not have")
+@pytest.mark.filterwarnings("ignore:Categories that the training rows did not have")
+def test_quick_leaves_measurements_out_and_no_statement(few):
+    quick = share(few, target=0.3, output="cell", quick=True)
+    assert (quick.audit, quick.before, quick.usefulness) == (None, None, None)
+    assert [s.about for s in quick.certificate.statements] == ["table", "population"]
+    assert "Nothing was attacked or measured" in repr(quick)
+    assert "was not measured" in quick.report.to_html()
+
+
+def test_too_few_persons_to_measure_with_are_enough_to_share():
+    rng = np.random.default_rng(0)
+    rows = {"x": rng.integers(9, size=110), "sex": ["f"] * 25 + ["m"] * 85}
+    shared = share(Table(rows, sensitive="sex"), target=0.9, output="cell")
+    assert shared.usefulness is None
+    assert "takes a second release" in shared.report.contents["data"]["split"]
+
+
+def test_the_command_reads_what_a_call_saved(run, shared, adult, tmp_path):
+    shared.save(tmp_path / "out")
+    later = adult.X.assign(sex=adult.a, person=adult.identifier + 10**6).head(50)
+    later.to_csv(tmp_path / "later.csv", index=False)
+    code, _, err = run("encode", tmp_path / "out", tmp_path / "later.csv", "-o", tmp_path / "cells.csv")
+    assert code == 0, err
+    assert list(pd.read_csv(tmp_path / "cells.csv")) == ["cell"]
+    assert run("check", tmp_path / "out" / "certificate.json", tmp_path / "out" / "shared.csv")[0] == 0
 
 
 def test_only_an_earlier_result_is_replaced_and_only_when_asked(shared, tmp_path):

@@ -121,7 +121,7 @@ def _network(hidden: tuple[int, ...], epochs: int) -> Make:
     """Make a network that stops when its accuracy on held-out rows no longer improves."""
     return lambda seed, n_rows, n_groups: MLPClassifier(
         hidden,
-        batch_size=min(256, n_rows),
+        batch_size=min(256, max(1, n_rows * 8 // 10)),
         max_iter=epochs,
         early_stopping=n_rows >= 20 * n_groups,  # which keeps a tenth of the rows aside, of every group at least one
         n_iter_no_change=3,

@@ -321,8 +321,8 @@ class Certificate:
         return len(self.n) == 2
 
     def bounds(self) -> list[Bound]:
-        """Return the bounds on Δ as they are drawn: by the attack, by the model, and certified."""
-        return stated_bounds(self.attack_lower, self.model_upper, self.cell_upper)
+        """Return the bounds on Δ as they are drawn: by the attack, by the model, of the table, and certified."""
+        return stated_bounds(self.attack_lower, self.model_upper, self.cell_upper, self.table_distance)
 
     def plot(self, before: float | None = None, ax: Axes | None = None) -> Axes:
         """Draw the bounds on one scale: of the attack, of the model, the certified one, and the target.

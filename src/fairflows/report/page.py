@@ -8,6 +8,7 @@ import io
 import json
 import shlex
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
@@ -18,7 +19,6 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from joblib import Parallel, delayed
 from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -27,18 +27,21 @@ from matplotlib.figure import Figure
 from fairflows.attack.auditing import Audit
 from fairflows.certificate.certificate import Certificate
 from fairflows.display import FAINT, GUESS, INK, draw_bounds, height_of_bounds, stated_bounds
-from fairflows.encoder.rows import is_continuous
-from fairflows.exceptions import DataWarning
 from fairflows.release.release import Release
-from fairflows.release.released import Released, repeatable_persons
 from fairflows.report.words import (
     ABOUT_MODEL,
+    TOLD,
+    achieved,
     at_least,
     consequences,
+    good_for,
+    leaving_out_would_do,
     light,
+    not_covered,
     percent,
     percent_at_least,
     percent_at_most,
+    remedies,
     spent,
     statement_rows,
     title,
@@ -46,9 +49,8 @@ from fairflows.report.words import (
 )
 from fairflows.table.folders import new_file
 from fairflows.table.table import Table
-from fairflows.threads import one_thread
-from fairflows.tradeoff import count_labels, group_metrics
-from fairflows.usefulness import StillTells, boosted_prediction
+from fairflows.tradeoff import group_metrics
+from fairflows.worth import Usefulness
 
 Contents: TypeAlias = dict[str, Any]
 """What a report is about, by section: values as JSON has them."""
@@ -102,7 +104,12 @@ class Report:
             public=public,
             verified=self.verified,
             title=title(certificate),
-            verdict=verdict(certificate),
+            verdict=achieved(certificate) if certificate.is_good and achieved(certificate) else verdict(certificate),
+            asked=certificate.target,
+            todo=remedies(certificate),
+            remarks=leaving_out_would_do(certificate, _raw_distance(self.contents)),
+            good_for=good_for(self.contents.get("usefulness")),
+            uncovered=not_covered(certificate, self.contents.get("usefulness"), self.contents["data"].get("merged")),
             light=light(certificate),
             statements=[row for row in said if not row["in_appendix"]],
             modelled=[row for row in said if row["in_appendix"]],
@@ -137,10 +144,15 @@ def _figures(r: Contents) -> dict[str, Markup]:
         drawn_bounds = [row for row in statement_rows(c) if not row["in_appendix"] or c.cell_upper is None]
         said = "; ".join(f"{str(row['name']).lower()}: {row['bound']}" for row in drawn_bounds)
         drawn["gauge"] = gauge(c), f"Distance between the groups on a scale from 0 to 1: {said}."
-    if r.get("tells"):
-        columns = [*r["tells"]["columns"], r["tells"]["sensitive"]]
+    useful = r.get("usefulness")
+    if useful:
+        columns = [*useful["columns"], useful["sensitive"]]
         text = "; ".join(f"{column['name']} {100 * column['told']:.0f} %" for column in columns)
-        drawn["told"] = told(columns), f"Share of blind-guess errors that the shared row removes: {text}."
+        drawn["told"] = told(columns), f"{TOLD}: {text}."
+    if useful and useful["rows"]:
+        rows = useful["rows"]
+        text = "; ".join(f"{name} {100 * apart:.1f} %" for name, apart in rows["columns"].items())
+        drawn["shapes"] = shapes(rows["shapes"]), f"Each column, original beside shared; difference of shares: {text}."
     return {name: _image(svg, text) for name, (svg, text) in drawn.items()}
 
 
@@ -159,9 +171,10 @@ def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], 
 
 
 def gauge(certificate: Certificate) -> str:
-    """Draw the bounds on Δ on one scale: of the attack, and the certified one, or else that of the model."""
-    certified = certificate.cell_upper
-    bounds = stated_bounds(certificate.attack_lower, certificate.model_upper if certified is None else None, certified)
+    """Draw the bounds on Δ on one scale: of the attack, of the table, of persons to come, or else of the model."""
+    table, certified = certificate.table_distance, certificate.cell_upper
+    model = certificate.model_upper if certified is None and table is None else None
+    bounds = stated_bounds(certificate.attack_lower, model, certified, table)
     percent = GUESS if certificate.is_plain else ""
     with _canvas(_WIDTH, height_of_bounds(len(bounds))) as (figure, to_svg):
         draw_bounds(figure.add_subplot(), bounds, target=certificate.target, percent=percent)
@@ -176,7 +189,7 @@ def told(columns: list[Contents]) -> str:
         place = np.arange(n)
         axes.barh(place, [100 * column["told"] for column in columns], 0.7, color=_BLUE, label="from a shared row")
         raw = [100 * max(0.0, c["raw"] - c["majority"]) / max(1 - c["majority"], 1e-9) for c in columns]
-        axes.plot(raw, place, "|", color=INK, markersize=size, label="from the other columns of the raw row")
+        axes.plot(raw, place, "|", color=INK, markersize=size, label="from the other columns of the original row")
         for i, column in enumerate(columns):
             text = f"{100 * column['told']:.0f} %"
             axes.annotate(text, (100 * column["told"], i), xytext=(3, 0), textcoords="offset points", va="center",
@@ -186,6 +199,25 @@ def told(columns: list[Contents]) -> str:
         axes.set_xlim(0, 108)
         axes.set_xlabel("share of blind-guess errors removed, %")
         figure.legend(loc="outside upper left", ncols=1)
+        return to_svg()
+
+
+def shapes(columns: list[Contents]) -> str:
+    """Draw the distribution of every column, original beside shared."""
+    across = 3
+    down = -(-len(columns) // across)
+    with _canvas(1.6 * _WIDTH, 0.5 + 1.25 * down) as (figure, to_svg):
+        for number, column in enumerate(columns):
+            axes = figure.add_subplot(down, across, number + 1)
+            place = np.arange(len(column["values"]))
+            axes.bar(place - 0.2, [100 * share for share in column["real"]], 0.4, color=FAINT, label="original")
+            axes.bar(place + 0.2, [100 * share for share in column["shared"]], 0.4, color=_BLUE, label="shared")
+            axes.set_title(_short(column["name"]), size=9, loc="left")
+            ends = [0, len(place) - 1] if len(place) > 4 else place
+            axes.set_xticks(ends, [_short(column["values"][i], 12) for i in ends], size=7)
+            axes.tick_params(axis="y", labelsize=7)
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
+        figure.supylabel("share of the rows, %", size=9)
         return to_svg()
 
 
@@ -235,46 +267,36 @@ def report_contents(
     *,
     audit: Audit | None = None,
     before: Audit | None = None,
-    tells: StillTells | None = None,
-    train: Table | None = None,
-    encoded: tuple[pd.DataFrame, pd.DataFrame] | None = None,
+    usefulness: Usefulness | None = None,
     split: str = "",
 ) -> Contents:
-    """Compute what `Report` prints, on the held-out rows of `table`.
+    """Return what `Report` prints.
 
     Parameters
     ----------
     model : encoder or pipeline
         The fitted model.
     table : Table
-        Held-out rows.
+        The rows that are described.
     certificate : Certificate
         Certificate of the model.
     audit, before : Audit, default=None
         Attacks on the release, and on the raw rows.
-    tells : StillTells, default=None
-        How well each column is predicted from the released rows.
-    train : Table, default=None
-        Training rows, for group metrics before and after.
-    encoded : pair of DataFrame, default=None
-        The release of the rows of `train` and of `table`, where the model need not be asked again.
+    usefulness : Usefulness, default=None
+        What the shared table is worth.
     split : str, default=""
         A sentence about the parts of the rows.
     """
-    view = Released.of(model)
-    sample = table.one_row_per_person(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # said when the rows were encoded
-        return {
-            "made": date.today().isoformat(),
-            "certificate": certificate.to_dict(),
-            "audit": None if audit is None else audit.to_dict(),
-            "before": None if before is None else _raw_attack(before),
-            "tells": None if tells is None else tells.to_dict(),
-            "data": _data(table, split, [*([] if encoded is not None else _unknown(view, table)), *_computed(model)]),
-            "metrics": _metrics(view, train, sample if encoded is None else table, encoded),
-            "settings": settings_of(model),
-        }
+    return {
+        "made": date.today().isoformat(),
+        "certificate": certificate.to_dict(),
+        "audit": None if audit is None else audit.to_dict(),
+        "before": None if before is None else _raw_attack(before),
+        "usefulness": None if usefulness is None else usefulness.to_dict(),
+        "data": _data(table, split, _computed(model)),
+        "metrics": _metrics(usefulness),
+        "settings": settings_of(model),
+    }
 
 
 def _computed(model: Any) -> list[str]:
@@ -283,6 +305,11 @@ def _computed(model: Any) -> list[str]:
         return []
     notes = [f"Computed instead of drawn: {text}." for text in model.derived]
     return notes + [f"True in every shared row: {rule}." for rule in model.rules]
+
+
+def _raw_distance(contents: Contents) -> float | None:
+    before = contents.get("before")
+    return None if before is None else 2 * before["balanced_accuracy"] - 1
 
 
 def _raw_attack(before: Audit) -> Contents:
@@ -305,7 +332,7 @@ def settings_of(model: Any) -> dict[str, str]:
     return found
 
 
-def _data(table: Table, split: str, unknown: list[str]) -> Contents:
+def _data(table: Table, split: str, notes: list[str]) -> Contents:
     summary = table.summary()
     rates = [name for name in summary if name.startswith("P(")]
     columns = table.columns().reset_index(names="name")[["name", "kind", "values", "missing", "range"]]
@@ -327,91 +354,46 @@ def _data(table: Table, split: str, unknown: list[str]) -> Contents:
         ],
         "rate_names": rates,
         "columns": columns.astype({"name": str, "range": str}).to_dict("records"),
-        "notes": [*table.notes, *unknown],
+        "notes": [*table.notes, *notes],
+        "merged": any(names > 1 for names in Counter(table.grouping.merged.values()).values()),
     }
 
 
-def _unknown(model: Released, table: Table) -> list[str]:
-    """Count the rows of each group with values that could not be brought back into the fitted domain."""
-    encoder = model.encoder
-    if encoder is None or model.kept_counts(table) is not None:  # rows that were released once are not encoded again
-        return []
-    rows = encoder.read(table, None, repeatable_persons(table))
-    encoder.encode(rows)
-    counts = rows.count_unknown([str(table.group_names.get(group, group)) for group in encoder.groups_])
-    if not any(counts.values()):
-        return []
-    shown = ", ".join(f"{group}: {count:,}" for group, count in counts.items())
-    return [f"rows with values that the training rows did not have take one map, the same for every group ({shown})"]
+_FARES = {"raw": "before", "score": "by the score", "row": "by the shared row", "trained": "trained on it, raw rows"}
+_METRICS = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "accuracy, all groups counting alike",
+    "parity": "demographic parity difference",
+    "odds": "equalized odds difference",
+    "opportunity": "equal opportunity difference",
+}
 
 
-def _metrics(
-    model: Released, train: Table | None, test: Table, encoded: tuple[pd.DataFrame, pd.DataFrame] | None
-) -> Contents | None:
-    """Measure how a classifier of the original rows, and one of the release, treat the groups."""
-    if train is None or train.y is None or is_continuous(train.y):
+def _metrics(usefulness: Usefulness | None) -> Contents | None:
+    """Say how predictions of the label treat the groups, by what they are made from."""
+    label = None if usefulness is None else usefulness.label
+    if label is None or not label.classes:
         return None
-    labels, groups = train.labels, train.groups
-    guesses = [
-        delayed(boosted_prediction)(train.X, np.asarray(train.y), test.X, 0),
-        delayed(model.predict)(test) if encoded is None else delayed(_predicted)(model, encoded, train.y),
-    ]
-    with one_thread():
-        before, after = Parallel(n_jobs=2, prefer="threads")(guesses)
-    sides, overall = [], {}
-    for side, predicted in (("before", before), ("after", after)):
-        counts = count_labels(labels, np.asarray(test.y), predicted, test.group_numbers(groups), len(groups))
-        with np.errstate(invalid="ignore"):  # of a group without rows nothing is known
-            share = counts / counts.sum(axis=(1, 2), keepdims=True)
-        sides.append([share[:, :, -1].sum(axis=1), np.trace(share, axis1=1, axis2=2)])
-        overall[side] = {name: _number(value) for name, value in group_metrics(counts).items()}
-    names = {
-        "accuracy": "accuracy",
-        "balanced_accuracy": "accuracy, all groups counting alike",
-        "parity": "demographic parity difference",
-        "odds": "equalized odds difference",
-        "opportunity": "equal opportunity difference",
-    }
+    counts = {name: np.array(label.rules[name].counts, dtype=np.float64) for name in _FARES if name in label.rules}
+    with np.errstate(invalid="ignore"):  # of a group without rows nothing is known
+        shares = {name: count / count.sum(axis=(1, 2), keepdims=True) for name, count in counts.items()}
+    overall = {name: group_metrics(count) for name, count in counts.items()}
     return {
+        "names": [_FARES[name] for name in counts],
         "groups": [
             {
-                "name": str(test.group_names.get(group, group)),
-                "values": [_number(side[kind][a]) for kind in (0, 1) for side in sides],  # rates, then accuracies
+                "name": group,
+                "rates": [_number(share[a, :, -1].sum()) for share in shares.values()],
+                "right": [_number(np.trace(share[a])) for share in shares.values()],
             }
-            for a, group in enumerate(groups)
+            for a, group in enumerate(label.groups)
         ],
-        "positive": f"{test.y.name} = {labels[-1]}" if test.y is not None else "",
+        "positive": f"{label.name} = {label.classes[-1]}",
         "overall": [
-            {
-                "name": text,
-                "before": overall["before"][name],
-                "after": overall["after"][name],
-                "worse": _is_worse(name, overall["before"][name], overall["after"][name]),
-            }
-            for name, text in names.items()
+            {"name": text, "values": [_number(found[name]) for found in overall.values()]}
+            for name, text in _METRICS.items()
         ],
-        "caption": "Before: gradient boosting on the rows themselves, without the sensitive column. After: "
-        + ("the label that the release suggests" if encoded is None else "the same on what is released")
-        + f". Measured on {len(test):,} rows of other persons.",
     }
-
-
-def _is_worse(name: str, before: float | None, after: float | None) -> bool:
-    """Return whether a metric got worse: a lower accuracy, or a larger difference between groups."""
-    if before is None or after is None:
-        return False
-    return after < before if "accuracy" in name else after > before
-
-
-def _predicted(model: Released, encoded: tuple[pd.DataFrame, pd.DataFrame], y: pd.Series) -> np.ndarray:
-    """Learn the label from released rows by boosted trees, and predict it for others."""
-    learnt, (fit, judged) = model.label_to_learn(y, encoded)
-    if list(fit) == ["cell"]:  # a number without an order: the most frequent label of the cell
-        labels, codes = np.unique(np.asarray(learnt), return_inverse=True)
-        counts = np.zeros((1 + max(fit["cell"].max(), judged["cell"].max()), len(labels)))
-        np.add.at(counts, (fit["cell"], codes), 1)
-        return np.asarray(labels[counts.argmax(axis=1)][judged["cell"]])
-    return boosted_prediction(fit, np.asarray(learnt), judged, 0)
 
 
 def _number(value: Any) -> float | None:

@@ -6,17 +6,21 @@ A new kind of statement takes one entry of `STATEMENTS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
 from fairflows.bounds.derived import rounded_down, rounded_up
+from fairflows.bounds.planning import plan_cells
 
 if TYPE_CHECKING:
+    from fairflows.attack.auditing import Audit
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.statement import Statement
     from fairflows.workflow import Shared
+    from fairflows.worth import Usefulness
 
 MEANING = {
     "CERTIFIED": "within the target, whatever the distribution is",
@@ -36,6 +40,7 @@ _TITLES = {
 }
 _LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
 _MOST_COLUMNS = 8  # of a shared table, in the terminal
+_WIDTH = 100  # of lines in the terminal
 
 ASSUMPTIONS = {
     "released": "The {what} all that is released. Functions of that are covered; bounds of separate releases do not "
@@ -400,7 +405,7 @@ def verdict(c: Certificate) -> list[str]:
     asked, model = _target(c), c.find("model")
     table, counted = c.find("table"), c.find("population")
     if c.status == "CERTIFIED" and table is not None:
-        return [*_verdict_of_table(c, table, guess), *_verdict_of_persons_to_come(c, guess), *asked]
+        return [*achieved(c), f"Not covered: {'; '.join(not_covered(c))}.", *asked]
     if c.status == "CERTIFIED" and counted is not None:
         return [
             f"From a released row{beside} nobody {guess} correctly more than "
@@ -431,33 +436,100 @@ def verdict(c: Certificate) -> list[str]:
         ]
     if not asked:
         return ["Nothing is promised: no bound is below 1, so the release may reveal everything about the group."]
+    if table is not None:
+        return ["Do not share this as it is: the table is not within the target.", *achieved(c), *asked]
     upper = c.model_upper if c.cell_upper is None else c.cell_upper
     reached = "" if upper is None else f": it is Δ ≤ {at_most(upper)}"
     return [f"Do not share this as it is: the bound does not come down to the target{reached}.", *asked]
 
 
-def _verdict_of_table(c: Certificate, table: Statement, guess: str) -> list[str]:
-    n, half = sum(c.n.values()), percent_at_most((1 + table.known["0.5"]) / 2)
+def achieved(c: Certificate) -> list[str]:
+    """Say what is stated about the rows of a table, and about persons to come."""
+    table, population = c.find("table"), c.find("population")
+    if table is None:
+        return []
+    worst = f"tell two groups of {c.sensitive} apart, even the worst pair,"
+    who = f"guess {c.sensitive} right" if c.is_plain else worst
+    found = [
+        f"This table: nobody who looks at one of its {sum(c.n.values()):,} rows is expected to {who} more than "
+        f"{_guess_of(table.distance)} of the time (both groups counted alike; 50 % is guessing).",
+        "This is counted, not estimated: every row is a random draw from a cell, and each cell holds nearly the same "
+        "share of every group.",
+    ]
+    if population is None:
+        return [*found, "Persons to come: nothing is said; there are too few persons for that."]
+    missed = "" if population.met is not False else ", which is above the target"
     return [
-        f"For the {n:,} rows of this file, looked at one at a time by somebody who was not told the {c.sensitive} of "
-        f"rows in it, no method is expected to be right in more than {percent_at_most((1 + table.distance) / 2)} of "
-        f"cases when it {guess} (groups counted alike; 50 % is guessing). The cells are counted exactly; the rows are "
-        "random draws from them.",
-        f"It does not cover people who already know the {c.sensitive} of many persons in the file and can place them "
-        f"(knowing a random half: {half}), this file combined with another release of the same persons, or persons who "
-        "are not in it.",
+        *found,
+        f"Persons to come, whose rows are encoded later: at most {_guess_of(population.distance)} of the time{missed}. "
+        f"This holds with a probability of {100 * (1 - population.delta):g} %, for every method, if they come from the "
+        "same population.",
     ]
 
 
-def _verdict_of_persons_to_come(c: Certificate, guess: str) -> list[str]:
-    population = c.find("population")
-    if population is None:
-        return ["Nothing is said about persons to come: there are too few persons for that."]
-    missed = "" if population.met is not False else ", which is above the target"
+def not_covered(c: Certificate, usefulness: dict[str, Any] | None = None, merged: bool = False) -> list[str]:
+    """Return what the statements about a table do not cover, each with its number where there is one."""
+    table, found = c.find("table"), []
+    if table is not None:
+        found = [
+            f"somebody who already knows {c.sensitive} of many persons in the file and can place them (knowing a "
+            f"random half: {_guess_of(table.known['0.5'])})",
+            "this file together with another release of the same persons",
+            "who is in the file",
+        ]
+        found += [] if c.find("population") else ["persons who are not in the file"]
+    if merged:
+        found.append("what differs inside a group that was merged from several")
+    label = (usefulness or {}).get("label")
+    if label and "trained" in label["rules"]:
+        gap, raw = (_gap(label, label["rules"][name]) for name in ("trained", "raw"))
+        found.append(
+            f"what a model predicts from original rows: learnt from this table, its predictions of {label['name']} "
+            f"differ between groups by up to {gap} (learnt from original rows: {raw})"
+        )
+    return found
+
+
+def _gap(label: dict[str, Any], rule: dict[str, Any]) -> str:
+    """Say how much predictions differ between groups."""
+    return f"{100 * rule['gap']:.1f} points" if label["classes"] else f"{rule['gap']:.2f} standard deviations"
+
+
+def remedies(c: Certificate) -> list[str]:
+    """Say why a target is not met, and what each remedy would give; nothing where it is met, or for a latent."""
+    if c.status != "NOT_MET" or "latent" in c.released or len(c.n) < 2:
+        return []
+    (small, fewest), *others = sorted(c.n.items(), key=lambda item: item[1])
+    found = [f"The smallest group decides how much can be promised: {small}, with {fewest:,} persons."]
+    table, sizes = c.find("table"), [n for _, n in others]
+    if table is not None and c.target is not None and max(table.distance, table.known_half or 0) <= c.target:
+        found = ["A cell holds fewer than ten rows of a group, which would tell much of the few: take fewer cells."]
+    plan = plan_cells([fewest, *sizes], None, c.delta)
+    found += [f"As it is: {_planned(plan)}."] if plan else ["As it is, no table with two cells can be promised."]
+    if len(others) > 1:
+        plan = plan_cells([fewest + sizes[0], *sizes[1:]], None, c.delta)
+        found.append(f"With {small} and {others[0][0]} as one group (merge_small={fewest + 1}): {_planned(plan)}.")
+    plan = plan_cells([4 * n for n in (fewest, *sizes)], None, c.delta)
+    return [*found, f"With four times as many persons: {_planned(plan)}."]
+
+
+def _planned(plan: Any) -> str:
+    """Say what a table of trees can promise by a plan."""
+    if plan is None:
+        return "still nothing"
+    to_come = "" if plan.population is None else f", persons to come Δ ≤ {at_most(plan.population)}"
+    return f"target {plan.target:g} with {plan.in_all} cells{to_come}"
+
+
+def leaving_out_would_do(c: Certificate, before: float | None) -> list[str]:
+    """Say so where the original rows without the column already tell no more than is promised."""
+    bounds = [s.distance for s in (c.find("table"), c.find("population")) if s is not None]
+    if before is None or not bounds or before >= max(bounds):
+        return []
     return [
-        f"Of persons to come, whose rows are encoded later, nobody {guess} correctly more than "
-        f"{percent_at_most((1 + population.distance) / 2)} of the time{missed}. This holds with a probability of "
-        f"{100 * (1 - population.delta):g} %, for every method, if they come from the same population."
+        f"Leaving out the column {c.sensitive} would do, as far as our adversaries find: from the original rows they "
+        f"are right about {percent((1 + before) / 2)} of the time, less than what is promised about shared rows. What "
+        "sharing by fairflows adds is the promise itself."
     ]
 
 
@@ -471,7 +543,7 @@ def statement_rows(c: Certificate) -> list[dict[str, str | bool]]:
         rows.append(
             {
                 "name": f"{said.name}, by person" if s.law == "person" else said.name,
-                "bound": f"Δ ≥ {at_least(s.distance)}" if s.is_lower else f"Δ ≤ {at_most(s.distance)}",
+                "bound": f"Δ {_relation(s)} {at_least(s.distance) if s.is_lower else at_most(s.distance)}",
                 "accuracy": _guess(s, c) if s.group is None else "–",
                 "says": said.says(s, c),
                 "rests": said.rests(s, c),
@@ -479,6 +551,10 @@ def statement_rows(c: Certificate) -> list[dict[str, str | bool]]:
             }
         )
     return rows
+
+
+def _relation(s: Statement) -> str:
+    return "≥" if s.is_lower else "=" if s.about == "table" else "≤"
 
 
 def consequences(c: Certificate) -> list[str]:
@@ -491,6 +567,8 @@ def consequences(c: Certificate) -> list[str]:
     if upper is None and modelled:
         upper, kind = c.model_upper, "model-based"
     if upper is None:
+        return []
+    if upper >= 1:
         return []
     found = [
         f"Demographic parity: two groups' selection rates differ by at most {at_most(upper)} ({kind}), for every "
@@ -541,63 +619,153 @@ def _target(c: Certificate) -> list[str]:
 def shared_text(shared: Shared) -> str:
     """Return the result of `share` in a few lines."""
     lines = [f"  {name:<8} {text}" for name, text in guesses(shared)]
-    parts = ["\n".join([question(shared), *lines])]
-    if shared.usefulness is not None:
-        told = [*shared.usefulness.columns[:_MOST_COLUMNS], shared.usefulness.sensitive]
-        n_more = len(shared.usefulness.columns) - _MOST_COLUMNS
-        columns = ", ".join(f"{column.name} {100 * column.told:.0f} %" for column in told)
-        more = f" ({n_more} more columns in the report)" if n_more > 0 else ""
-        parts.append(f"{TOLD}: {columns}{more}.")
-    first = f"{heading(shared.certificate)}; the report says what that rests on."
-    parts.append("\n".join([first, *notes_on_guesses(shared)]))
+    parts = [f"{heading(shared.certificate)}.", "\n".join([question(shared), *lines])]
+    for name, texts in sections(shared):
+        parts.append("\n".join([f"{name}:", *(_wrapped(text) for text in texts)]))
     return "\n\n".join(parts)
+
+
+def _wrapped(text: str) -> str:
+    return fill(text, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+
+
+def sections(shared: Shared) -> list[tuple[str, list[str]]]:
+    """Return what is said of a shared table beside its guesses, in parts with a name each."""
+    c, worth = shared.certificate, shared.usefulness
+    before = None if shared.before is None else _raw_distance(shared.before)
+    useful = None if worth is None else worth.to_dict()
+    found = {
+        "What to do": remedies(c),
+        "To know": [*leaving_out_would_do(c, before), *_to_know(shared)],
+        "What the table is good for": good_for(useful, c),
+        "Not covered": not_covered(c, useful, shared.report.contents["data"]["merged"]),
+    }
+    return [(name, texts) for name, texts in found.items() if texts]
+
+
+def _to_know(shared: Shared) -> Iterator[str]:
+    c = shared.certificate
+    if c.look > 1:
+        yield f"This is look {c.look} of these persons: the bound is wider than that of a first look would be."
+    if not shared.covers_all:
+        yield (
+            "The certificate covers persons who come later, but not the rows that the model was trained on or chosen "
+            "by, which are most of the table: encode others with it to share covered rows alone."
+        )
+    if shared.audit is None:
+        yield "Nothing was attacked or measured (quick=True, or too few persons): the statements hold without that."
 
 
 def question(shared: Shared) -> str:
     """Return the question that `guesses` answers."""
     c = shared.certificate
-    pair = "" if len(c.n) == 2 else " of any two groups"
+    pair = "" if len(c.n) == 2 else f", of the worst pair of {len(c.n)} groups"
     return f"Guessing {c.sensitive}{pair}, both groups counted alike (a blind guess is right 50 % of the time):"
 
 
 def guesses(shared: Shared) -> list[tuple[str, str]]:
     """Return how often guesses of the group are right before, after, and in the attack."""
-    c = shared.certificate
-    raw = percent((1 + _raw_distance(shared)) / 2)
-    found = [("before", f"about {raw}, from the original rows, by the best of our adversaries")]
+    c, found = shared.certificate, []
+    if shared.before is not None:
+        raw = percent((1 + _raw_distance(shared.before)) / 2)
+        found = [("before", f"about {raw}, from the original rows, by the best of our adversaries")]
     table = c.find("table")
     if table is not None:
-        after, half = percent_at_most((1 + table.distance) / 2), percent_at_most((1 + table.known["0.5"]) / 2)
+        after, half = _guess_of(table.distance), _guess_of(table.known["0.5"])
         found.append(("after", f"{after}, counted on this table, for anybody; {half} knowing it of a random half"))
     if c.cell_upper is not None:
-        after, confidence = percent_at_most((1 + c.cell_upper) / 2), f"{100 * (1 - c.delta):g} %"
+        after, confidence = _guess_of(c.cell_upper), f"{100 * (1 - c.delta):g} %"
         found.append(("to come", f"at most {after}, for anybody, of persons to come ({confidence} confidence)"))
     elif table is None and c.model_upper is not None:
-        after = percent_at_most((1 + c.model_upper) / 2)
+        after = _guess_of(c.model_upper)
         found.append(("after", f"at most {after} if the estimated densities were the truth; nothing about the world"))
-    reached = percent_at_least((1 + shared.audit.attack_lower) / 2)
-    return [*found, ("tried", f"at least {reached} is what {shared.audit.best} reaches against it")]
-
-
-def notes_on_guesses(shared: Shared) -> list[str]:
-    """Return sentences about the groups, the rows that are covered, and the label."""
-    c, found = shared.certificate, []
-    if c.target is not None and _raw_distance(shared) <= c.target:
-        found.append("The original rows already reveal no more than the target, as far as our adversaries find.")
-    if len(c.n) > 2:
-        found.append(f"A blind guess among all {len(c.n)} groups is right {100 / len(c.n):.1f} % of the time.")
-    if not shared.covers_all:
-        found.append(
-            "It covers persons who come later, but not the rows that the model was trained on or chosen by, which are "
-            "most of the table: encode others with it to share covered rows alone."
-        )
-    label = None if shared.usefulness is None else shared.usefulness.label
-    if label is not None:
-        found.append(
-            f"The label {label.name}, learnt from the shared rows, is right for {percent(label.released)} of other "
-            f"persons (from original rows {percent(label.raw)}, by a blind guess {percent(label.majority)})."
-        )
+    if shared.audit is not None:
+        reached = percent_at_least((1 + shared.audit.attack_lower) / 2)
+        found.append(("tried", f"at least {reached} is what {shared.audit.best} reaches against it"))
     return found
+
+
+# What a table is worth ----------------------------------------------------------------------------------------------
+
+
+def usefulness_text(found: Usefulness) -> str:
+    """Return what a shared table is worth, in a few lines."""
+    lines = [f"What the shared table is worth, judged on {found.n:,} rows of persons whom nothing was learnt from"]
+    return "\n".join([*lines, *(_wrapped(text) for text in good_for(found.to_dict()))])
+
+
+def good_for(usefulness: dict[str, Any] | None, c: Certificate | None = None) -> list[str]:
+    """Say what a shared table is good for: to train on, to decide by, beside the real one, column by column."""
+    if usefulness is None:
+        return []
+    label, rows = usefulness["label"], usefulness["rows"]
+    found = ["No label was named: name one to see what a model learnt from the table is worth."]
+    if label is not None:
+        found = [*_to_train_on(label), *_to_decide_by(label)]
+    if rows is not None:
+        found.append(_like_the_original(rows))
+    told = usefulness["columns"]
+    columns = ", ".join(f"{column['name']} {percent(column['told'], 0)}" for column in told[:_MOST_COLUMNS])
+    more = f" ({len(told) - _MOST_COLUMNS} more in the report)" if len(told) > _MOST_COLUMNS else ""
+    return [*found, f"About a person: {TOLD[0].lower()}{TOLD[1:]}: {columns}{more}."]
+
+
+def _to_train_on(label: dict[str, Any]) -> list[str]:
+    rules, name = label["rules"], label["name"]
+    if "trained" not in rules:
+        return []
+    made, raw = rules["trained"], rules["raw"]
+    start = "To train on: a model learnt from shared rows and asked about original rows of other persons"
+    if label["classes"]:
+        auc = "" if made["auc"] is None else f"ranks them by {name} with an AUC of {made['auc']:.3f} (learnt from "
+        auc += "" if made["auc"] is None else f"original rows: {raw['auc']:.3f}) and "
+        return [
+            f"{start} {auc}is right for {percent(made['right'])} (learnt from original rows: {percent(raw['right'])}; "
+            f"blind guess: {percent(label['blind'])})."
+        ]
+    return [
+        f"{start} explains {percent(max(made['right'], 0))} of the variance of {name} (learnt from original rows: "
+        f"{percent(max(raw['right'], 0))}) and errs by {made['error']:,.4g} on average ({raw['error']:,.4g}; blind "
+        f"guess: {label['blind']:,.4g})."
+    ]
+
+
+def _to_decide_by(label: dict[str, Any]) -> list[str]:
+    rules, name, best = label["rules"], label["name"], label["best"]
+    one = rules.get("score") or rules.get("row")
+    if one is None:
+        return []
+    by = f"the score of {name} in a person's shared row" if "score" in rules else "a person's shared row"
+    limits = ", and ".join(
+        f"about {percent(right)} {f'within Δ = {float(d):.3f}' if float(d) else 'if it told nothing of the groups'}"
+        for d, right in best.items()
+    )
+    limit = f" The best that any table could give is {limits}." if best else ""
+    if not label["classes"]:
+        return [
+            f"To decide by: {by} explains {percent(max(one['right'], 0))} of the variance and errs by "
+            f"{one['error']:,.4g} on average.{limit}"
+        ]
+    beside = f"by the drawn columns {percent(rules['row']['right'])}, " if {"score", "row"} <= set(rules) else ""
+    useless = one["right"] <= label["blind"] + 0.001
+    return [
+        f"To decide by: {by} is right for {percent(one['right'])} of other persons ({beside}blind guess: "
+        f"{percent(label['blind'])})."
+        + (" That is no better than a blind guess: train on the table, and decide nothing by it." if useless else "")
+        + limit
+    ]
+
+
+def _like_the_original(rows: dict[str, Any]) -> str:
+    worst, apart = next(iter(rows["columns"].items()))
+    strong = rows["correlations"]
+    kept = "" if strong is None else f"{percent(strong, 0)} of the strong correlations are kept; "
+    return (
+        f"Beside the original: the shares of a column's values differ by at most {percent(apart)} ({worst}); {kept}"
+        f"three columns together score {1000 * rows['k_marginal'][0]:.0f} of 1,000 (other original rows: "
+        f"{1000 * rows['k_marginal'][1]:.0f}); trees tell shared from original rows with a detection score of "
+        f"{rows['detection']:.2f} (1: not at all, 0: always)."
+    )
 
 
 def which_file_goes_where(shared: Shared, out: Path, name: str) -> str:
@@ -613,6 +781,6 @@ def which_file_goes_where(shared: Shared, out: Path, name: str) -> str:
     )
 
 
-def _raw_distance(shared: Shared) -> float:
+def _raw_distance(before: Audit) -> float:
     """Return the Δ that adversaries find in the original rows, on validation persons."""
-    return max(attack.validation for attack in shared.before.attacks)
+    return max(attack.validation for attack in before.attacks)

@@ -1,4 +1,4 @@
-"""What a release still tells: known truths, columns without and with information, gaps, and the chart."""
+"""What a shared table is worth: known truths, columns without and with information, gaps, labels of every kind."""
 
 import json
 
@@ -11,7 +11,7 @@ from fairflows.encoder.base import CELL, Cells
 from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines import RawFeatures
-from fairflows.usefulness import still_tells
+from fairflows.worth import usefulness
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -52,7 +52,7 @@ def table(n: int, seed: int) -> ff.Table:
 def found():
     train, test = table(3_000, 0), table(2_000, 1)
     release = ff.Release(HalfCells(), n_folds=1).fit(train)
-    return still_tells(release, train, test)
+    return usefulness(release, train, test)
 
 
 def told(found, name):
@@ -87,8 +87,14 @@ def test_beside_what_the_other_raw_columns_tell(found):
 def test_the_label_is_judged_against_true_labels(found):
     """Drawn labels follow the cell with probability .9, and so do true ones: a prediction is right in nine of ten."""
     assert found.label.name == "label"
-    assert found.label.released == pytest.approx(0.9, abs=0.03)
-    assert found.label.raw == pytest.approx(0.9, abs=0.03)
+    assert set(found.label.rules) == {"raw", "trained", "score", "row"}
+    for rule in found.label.rules.values():
+        assert rule.right == pytest.approx(0.9, abs=0.03)
+        assert rule.auc == pytest.approx(0.9, abs=0.04)
+        assert rule.gap < 0.1
+    assert found.label.blind == pytest.approx(0.5, abs=0.04)
+    for right in found.label.best.values():
+        assert right == pytest.approx(0.9, abs=0.03), "the groups are alike, so that hiding them costs nothing"
 
 
 def test_columns_come_most_told_first_and_as_plain_values(found):
@@ -98,20 +104,68 @@ def test_columns_come_most_told_first_and_as_plain_values(found):
     frame = found.to_frame()
     assert list(frame) == ["released", "majority", "raw", "told"]
     assert frame.loc["group", "told"] < 0.1
-    assert "group: every group counts alike" in repr(found)
+    assert "To train on" in repr(found)
+    assert "To decide by" in repr(found)
 
 
 def test_any_release_can_be_asked():
     train, test = ff.load_adult().take(range(0, 45_222, 6)).split(validation=0)
     cells = ff.Release(RawFeatures(), n_cells=8, output="cell", n_folds=1).fit(train)
-    assert still_tells(cells, train, test).sensitive.told > 0.1, "cells of plain rows tell the group"
+    assert usefulness(cells, train, test).sensitive.told > 0.1, "cells of plain rows tell the group"
 
 
 def test_wrong_arguments_are_named():
     train, test = table(300, 0), table(300, 1)
     release = ff.Release(HalfCells(), n_folds=1).fit(train)
     with pytest.raises(DataError, match="most_rows"):
-        still_tells(release, train, test, most_rows=0)
+        usefulness(release, train, test, most_rows=0)
     other = ff.Table(test.X.drop(columns="copy"), sensitive=test.a)
     with pytest.raises(DataError, match="same columns"):
-        still_tells(release, train, other)
+        usefulness(release, train, other)
+    with pytest.raises(DataError, match="others must be"):
+        usefulness(release, train)
+
+
+def test_shared_rows_beside_real_ones(found):
+    rows = found.rows
+    assert set(rows.columns) == {"told", "noise", "copied", "copy", "day", "gaps", "label"}
+    assert max(rows.columns.values()) < 0.1
+    assert rows.pairs[0] == pytest.approx(rows.pairs[1], abs=0.05)
+    assert rows.k_marginal[0] == pytest.approx(rows.k_marginal[1], abs=0.08)
+    assert rows.missing < 0.04
+    assert rows.detection > 0.5
+    assert [shape["name"] for shape in rows.shapes] == ["told", "noise", "copied", "copy", "day", "gaps", "label"]
+    assert sum(rows.shapes[2]["real"]) == pytest.approx(1)
+
+
+def test_rows_that_are_nothing_like_the_real_ones_are_found_out():
+    train, test = table(1_000, 0), table(500, 1)
+    release = ff.Release(HalfCells(), n_folds=1).fit(train)
+    drawn = [release.transform(part).assign(noise=100.0, copied="a") for part in (train, test)]
+    rows = usefulness(release, train, test, encoded=tuple(drawn)).rows
+    assert rows.columns["copied"] > 0.7
+    assert rows.detection < 0.05
+    assert rows.pairs[0] < rows.pairs[1] - 0.2
+
+
+def test_a_label_of_numbers_is_judged_in_the_words_of_numbers():
+    made = []
+    for part in (table(3_000, 0), table(2_000, 1)):
+        rows = part.X.assign(pay=100.0 * part.X["told"] + np.arange(len(part)) % 10, sex=part.a)
+        made.append(ff.Table(rows, sensitive="sex", label="pay", drop="told"))
+    release = ff.Release(ff.FairTree(4), n_folds=1).fit(made[0])
+    found = usefulness(release, *made)
+    assert found.label.classes == ()
+    assert found.label.rules["trained"].error < found.label.blind
+    assert found.label.rules["trained"].auc is None
+    assert 0.5 < found.label.best["0"] < 0.9, "by the half that the gaps tell"
+    assert "variance of pay" in repr(found)
+
+
+def test_a_release_of_all_rows_is_measured_by_a_second_one():
+    whole = table(1_200, 3)
+    release = ff.Release(HalfCells())
+    release.fit_transform(whole)
+    found = usefulness(release, whole)
+    assert found.n_learnt == 960
+    assert found.n == 240
