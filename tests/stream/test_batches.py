@@ -33,7 +33,7 @@ def rows(n=N, seed=0):
             "sex": rng.choice(["f", "m"], n),
             "repaid": rng.integers(0, 2, n),
             "weight": rng.random(n),
-            "person": [f"p{i}" for i in range(n)],
+            "person": [f"p{seed}-{i}" for i in range(n)],
         }
     )
 
