@@ -397,18 +397,8 @@ def encode_file(
     source, target : path
         CSV or Parquet files, by their names; they need not be of one kind. The source may be an Excel file. A CSV file
         is written in UTF-8, with decimal points and commas, or tabs where its name ends in .tsv.
-    sensitive : str or list of str, optional
-        Columns that hold the sensitive attribute; by default those that the encoder was told.
-    grouping : Grouping, optional
-        How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
-    identifier : str, optional
-        Column that names the person of a row: noise, coin and fold are keyed hashes of it. Without one, every row gets
-        fresh randomness. Nobody may have more rows than somebody in training had.
-    label : str, optional
-        Column of the label, where the model was fitted to a table with one. The source need not have it.
-    missing_group, missing_label : str, default="error"
-        What is done with rows that miss their group or their label, as in the `Table` that the model was fitted to. A
-        certificate is about rows that were treated so. Rows that are dropped are counted in a warning.
+    sensitive, grouping, identifier, label, missing_group, missing_label
+        As in `encode_batch`. Rows that are dropped are counted in a warning.
     text_format : TextFormat, optional
         How the source is written, if it is a CSV file whose header does not show it.
     keep : sequence of str, default=()
