@@ -87,10 +87,11 @@ def test_describe_says_what_to_expect(run, fitted, tmp_path):
     assert "such as the median (groups={'AGE': [" in said
     assert "Nothing can be certified about these groups with so many persons" in said
     said = " ".join(run(*words, "--groups", "AGE:40")[1].split())
-    assert "What can be certified at best with so many persons: Δ ≤ 0." in said
+    assert "What `share` can state with so many persons, for each target (the one with * is its default):" in said
     record = json.loads(run(*words, "--groups", "AGE:40", "--json")[1])
-    assert [bound["cells"] for bound in record["certified_at_best"]] == [8, 16, 64]
-    assert record["certified_at_best"][0]["distance"] < 0.3
+    plans = record["certified_at_best"]
+    assert [plan["target"] for plan in plans if plan["default"]] == [0.1]
+    assert all(2 <= plan["cells"] and plan["known_half"] <= plan["target"] for plan in plans)
     assert any("fee holds text" in finding for finding in record["findings"])
 
 
@@ -107,7 +108,7 @@ def test_gaps_among_whole_numbers_and_an_empty_column(run, tmp_path):
     code, _, err = run("share", tmp_path / "gaps.csv", *words, "-o", tmp_path / "out")
     assert code == 0, err
     shared = pd.read_csv(tmp_path / "out" / "shared.csv")
-    assert set(shared) == {"income", "repaid", "days", "nothing"}
+    assert set(shared) == {"income", "repaid", "days", "nothing", "repaid_score"}
     assert shared["days"].isna().any()
     code, _, err = run("encode", tmp_path / "out", tmp_path / "later.csv", "-o", tmp_path / "more.csv")
     assert code == 0, err

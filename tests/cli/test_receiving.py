@@ -57,7 +57,7 @@ def test_a_changed_bound_and_a_changed_file(run, received):
     (received / "shared.csv").write_text("".join(rows[:-10]))
     code, out, _ = run("check", received / "certificate.json", received / "shared.csv", "--json")
     assert code == 1
-    assert [r["what"] for r in json.loads(out)["results"] if r["verdict"] == "FAILED"] == ["file"]
+    assert [r["what"] for r in json.loads(out)["results"] if r["verdict"] == "FAILED"] == ["file", "histogram"]
     values = json.loads((received / "certificate.json").read_text(encoding="utf-8"))
     values["statements"][0]["distance"] = 0.01
     (received / "certificate.json").write_text(json.dumps(values))

@@ -279,7 +279,7 @@ def test_whole_rows(tmp_path):
     train, test = population(4000, 0), population(4000, 1)
     encoder = Release(tree(16), n_folds=1).fit(train)
     drawn = encoder.transform(test)
-    assert list(drawn) == [*train.X, "label"] == list(encoder.get_feature_names_out())
+    assert list(drawn) == [*train.X, "label", "label_score"] == list(encoder.get_feature_names_out())
     assert encoder.traits.draws_rows
     assert not drawn.equals(encoder.transform(test)), "rows are drawn anew"
     assert drawn["town"].isin(["Bonn", "Ulm"]).all()

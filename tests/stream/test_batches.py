@@ -65,6 +65,7 @@ def arrow(frame):
 
 
 ROLES = {"sensitive": "sex", "identifier": "person"}
+pytestmark = pytest.mark.filterwarnings("ignore:.* are of persons of the table that was released")
 
 
 @pytest.mark.filterwarnings("ignore:Numbers beyond the training range")
