@@ -84,14 +84,15 @@ def test_describe_says_what_to_expect(run, fitted, tmp_path):
     said = " ".join(out.split())
     assert "! mail is text with as many values as rows (1,500)" in said
     assert "! fee holds text, such as '$" in said
-    assert "such as the median (groups={'AGE': [" in said
+    assert "such as the median" in said
+    assert "(option --groups)" in said
     assert "Nothing can be certified about these groups with so many persons" in said
     said = " ".join(run(*words, "--groups", "AGE:40")[1].split())
     assert "What `share` can state with so many persons, for each target (the one with * is its default):" in said
     record = json.loads(run(*words, "--groups", "AGE:40", "--json")[1])
     plans = record["certified_at_best"]
     assert [plan["target"] for plan in plans if plan["default"]] == [0.1]
-    assert all(2 <= plan["cells"] and plan["known_half"] <= plan["target"] for plan in plans)
+    assert all(plan["cells"] >= 2 and plan["known_half"] <= plan["target"] for plan in plans)
     assert any("fee holds text" in finding for finding in record["findings"])
 
 

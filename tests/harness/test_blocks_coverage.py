@@ -28,7 +28,7 @@ from fairflows.encoder.scores import rounded
 DELTAS = (0.2, 0.05)
 OFTEN = ("one binary column", "unseen values", "several rows")
 N_RUNS, MANY_RUNS, RELEASES = 100, 300, 40
-COPIES = 2000  # rows of each kind and group that the law of what a release writes is computed from
+COPIES = 60_000  # rows of each group, as many of each kind, that the law of what a release writes is computed from
 
 
 def lower_limit(missed: int, n_runs: int) -> float:
@@ -143,7 +143,8 @@ def test_scores_that_are_not_rounded_break_it():
 def written_distance(release: ff.Release, known: Kinds, rng: np.random.Generator) -> float:
     """The true distance of what a release writes of new persons: the mean over the folds, which coins deal them to."""
     K, n_kinds = known.law.shape
-    kind, group = np.tile(np.repeat(np.arange(n_kinds), COPIES), K), np.repeat(np.arange(K), n_kinds * COPIES)
+    kind = np.tile(np.repeat(np.arange(n_kinds), COPIES // n_kinds), K)
+    group = np.repeat(np.arange(K), len(kind) // K)
     rows = known.columns.iloc[kind].reset_index(drop=True)
     names = np.char.add(f"n{rng.integers(10**9)}-", np.arange(len(kind)).astype(str))
     rows = rows.assign(group=np.char.add("g", group.astype(str)), person=names)
