@@ -227,10 +227,11 @@ def _classes(columns: Columns, declared: set[Hashable]) -> Iterator[Lookup]:
     may_be_code = [n for n, c in columns.items() if n in declared or not has_order(c.dtype) or _has_repeats(c)]
     codes = {n: pd.factorize(columns[n], use_na_sentinel=False)[0].astype(np.int64) for n in may_be_code[:_MOST_CODES]}
     sizes = {name: int(code.max(initial=0)) + 1 for name, code in codes.items()}
-    some = np.random.default_rng(0).permutation(len(codes[may_be_code[0]]))[:_ROWS_COMPARED] if codes else []
+    n_rows = len(next(iter(columns.values())))
+    some = np.random.default_rng(0).permutation(n_rows)[:_ROWS_COMPARED]
     drawn: list[Hashable] = []  # the column with the fewest values comes first
     for name in sorted(codes, key=sizes.__getitem__)[::-1]:
-        if not 1 < sizes[name] <= len(codes[name]) / _ROWS_PER_VALUE:
+        if not 1 < sizes[name] <= n_rows / _ROWS_PER_VALUE:
             continue
         likely = [o for o in drawn if _largest(codes[o][some], codes[name][some]).sum() >= _OF_OTHERS * len(some)]
         source = next((other for other in likely if _determines(codes[other], codes[name])), None)

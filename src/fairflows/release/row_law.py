@@ -257,7 +257,7 @@ class RowLaw:
         cells: IntArray,
         kept: dict[Hashable, IntArray] | None,
         generator: np.random.Generator,
-        is_broken: BoolArray | None = None,
+        is_broken: BoolArray | bool = False,
         from_all: bool = False,
     ) -> dict[Hashable, IntArray]:
         """Draw the levels of all columns, one column after the other.
@@ -274,7 +274,7 @@ class RowLaw:
         for place, (name, tree) in enumerate(self.trees.items()):
             new = tree.draw(None if from_all else known, len(cells), generator)
             if kept:
-                new = np.where((chosen == place) | (is_broken & (not from_all)), new, kept[name])
+                new = np.where((chosen == place) | np.logical_and(is_broken, not from_all), new, kept[name])
             codes[name] = known[first + place] = new
         return codes
 
