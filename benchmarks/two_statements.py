@@ -35,12 +35,12 @@ def of_source(name: str) -> ff.Table:
 
 def table(frame: pd.DataFrame, sensitive: str, label: str | None, **settings: object) -> ff.Table:
     dates = frame.select_dtypes("datetime").columns
-    return ff.Table(frame.drop(columns=dates), sensitive=sensitive, label=label, missing="category", **settings)
+    return ff.Table(frame.drop(columns=dates), sensitive=sensitive, label=label, **settings)
 
 
 def acs(sensitive: str) -> ff.Table:
     frame = pd.read_parquet(DATA / "acs" / "acs-income-2018-holdout.parquet")
-    return table(frame, sensitive, "PINCP")
+    return table(frame, sensitive, "Income")
 
 
 SOURCES: dict[str, Callable[[], ff.Table]] = {
@@ -53,7 +53,7 @@ SOURCES: dict[str, Callable[[], ff.Table]] = {
     "law": lambda: ff.paper.load_law_school("all"),
     "nist": lambda: of_source("nist"),
     "acs": lambda: of_source("acs"),
-    "acs, race": lambda: acs("RAC1P"),
+    "acs, race": lambda: acs("Race"),
 }
 
 
