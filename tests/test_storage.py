@@ -411,3 +411,27 @@ def test_a_folder_with_anything_else_in_it_is_never_replaced(saved, mixed, tmp_p
     (tmp_path / "other" / "model.json").write_text('{"layers": 3}')  # another program's
     with pytest.raises(DataError, match="not a model of fairflows"):
         save(encoder, tmp_path / "other")
+
+
+def test_a_crash_while_saving_leaves_the_old_model(saved, mixed, monkeypatch):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    model = load(saved)
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fairflows.storage.write_private", crash)
+    with pytest.raises(KeyboardInterrupt):
+        save(model, saved)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_after_a_kill_between_two_renames_the_old_model_is_found_again(saved):
+    model = load(saved)
+    save(model, saved)
+    load(saved)
+    os.rename(saved, saved.parent / ".model.previous")  # as after a kill between the two renames
+    assert load(saved).groups_ == model.groups_
+    save(model, saved)
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]

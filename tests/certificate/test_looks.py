@@ -121,6 +121,20 @@ def test_folder_and_files_are_private_and_hold_no_names(ledger_of_test):
     assert len((ledger_of_test / "key").read_bytes()) == 32
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("used_before", [False, True])
+def test_a_folder_that_cannot_be_written_is_refused(used_before, ledger_of_test):
+    ledger_of_test.mkdir()
+    if used_before:
+        record()
+    ledger_of_test.chmod(0o500)
+    try:
+        with pytest.raises(DataError, match=r"cannot be used: Permission denied.*FAIRFLOWS_LEDGER names another one"):
+            record()
+    finally:
+        ledger_of_test.chmod(0o700)
+
+
 def test_a_full_disk_is_an_error_before_the_certificate(ledger_of_test, monkeypatch):
     record()
 

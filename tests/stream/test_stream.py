@@ -14,6 +14,8 @@ from scipy.spatial import KDTree
 
 import fairflows as ff  # its parts are imported by those tests that use them: a process that is killed needs no torch
 from fairflows import DataError, FairMatching, Table, stream
+from fairflows.paper.baselines import RawFeatures
+from fairflows.release.release import Release
 from fairflows.storage import load, save
 from fairflows.stream import decode_file, encode_file, shuffled, write_table
 from processes import start
@@ -179,6 +181,28 @@ def test_a_file_is_never_written_over_what_is_read(frame, flow, tmp_path):
         with pytest.raises(DataError, match="would be lost"):
             decode_file(flow, source, target, sensitive="sex", identifier="person")
     assert source.read_bytes() == before
+
+
+def test_other_refusals(frame, flow, tmp_path):
+    source = write(frame, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="no such file"):
+        encode_file(flow, tmp_path / "nothing.csv", tmp_path / "z.csv", sensitive="sex")
+    with pytest.raises(DataError, match="name it"):
+        encode_file(flow, source, tmp_path / "z.csv")
+    with pytest.raises(DataError, match="an Excel file is read but not written"):
+        encode_file(flow, source, tmp_path / "z.xlsx", sensitive="sex", identifier="person")
+    with pytest.raises(DataError, match="there is no folder"):
+        encode_file(flow, source, tmp_path / "no" / "z.csv", sensitive="sex", identifier="person")
+    with pytest.raises(ValueError, match="precision must be"):
+        encode_file(flow, source, tmp_path / "z.csv", sensitive="sex", precision="half")
+    rows = flow.read(frame[FEATURES].set_index(pd.Index(frame["person"])), frame["sex"])
+    release = Release(RawFeatures(), n_cells=2, output="cell", n_folds=1).fit_around(
+        flow, rows, flow.encode(rows), frame["repaid"]
+    )
+    encode_file(release, source, tmp_path / "cells.parquet", sensitive="sex", identifier="person")
+    assert set(pd.read_parquet(tmp_path / "cells.parquet")["cell"]) == {0, 1}
+    with pytest.raises(DataError, match="cannot be decoded"):
+        decode_file(release, tmp_path / "cells.parquet", tmp_path / "back.csv", sensitive="sex")
 
 
 ENCODE = """
