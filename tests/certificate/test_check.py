@@ -304,3 +304,91 @@ def test_without_counts_nothing_is_certified(latent):
     assert failed(check(latent, None)) == {"counts"}
     edit_statement(latent, law="person")
     assert failed(check(latent, None)) == {"counts"}
+
+
+# A release of trees: what the public files alone show, by the command.
+
+
+@pytest.fixture(scope="module")
+def shared_twice(tmp_path_factory):
+    """Folders of two results for persons of one law."""
+    folder = tmp_path_factory.mktemp("shared")
+    for name, seed in (("one", 5), ("other", 6)):
+        ff.share(people(seed, 1500), target=0.3, quick=True).save(folder / name)
+    return folder
+
+
+@pytest.fixture
+def received(shared_twice, tmp_path):
+    """What a receiver gets of the first result: two files."""
+    for name in ("certificate.json", "shared.csv"):
+        (tmp_path / name).write_bytes((shared_twice / "one" / name).read_bytes())
+    return tmp_path
+
+
+def one_count(values):
+    counts = values["statements"][0]["counts"][0]["counts"]["0"]
+    counts[3] += 1
+
+
+def one_row_in_another_cell(values):
+    counts = values["statements"][0]["counts"][0]["counts"]["0"]
+    counts[3], counts[4] = counts[3] + 1, counts[4] - 1
+
+
+def one_block(values):
+    values["statements"][1]["blocks"][1]["blocks"]["1"][2] += 1
+
+
+def blocks_of_another_cell(values):
+    blocks = values["statements"][1]["blocks"][0]["blocks"]["0"]
+    blocks[0], blocks[1] = blocks[0] + 3, blocks[1] - 3
+
+
+def bound_on_the_table(values):
+    values["statements"][0]["distance"] *= 0.9
+
+
+def half_known(values):
+    values["statements"][0]["known_half"] -= 0.001
+
+
+def bound_on_persons_to_come(values):
+    values["statements"][1]["distance"] *= 0.95
+
+
+def delta_of_a_fold(values):
+    values["statements"][1]["blocks"][0]["delta"] *= 2
+
+
+FORGERIES = (
+    one_count, one_row_in_another_cell, one_block, blocks_of_another_cell, bound_on_the_table, half_known,
+    bound_on_persons_to_come, delta_of_a_fold,
+)  # fmt: skip
+
+
+@pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured")
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_receiver_of_rows_notices_a_changed_number(forgery, run, received):
+    words = ["check", received / "certificate.json", received / "shared.csv"]
+    assert run(*words)[0] == 0
+    edit(received, forgery)
+    code, out, _ = run(*words, "--json")
+    assert code == 1
+    wrong = {result["what"] for result in json.loads(out)["results"] if result["verdict"] == "FAILED"}
+    assert wrong - {"file", "histogram"}, "by the certificate itself"
+
+
+@pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured")
+def test_a_receiver_of_rows_notices_another_file(run, received, shared_twice):
+    words, file = ["check", received / "certificate.json", received / "shared.csv"], received / "shared.csv"
+    whole = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    for text in ("".join(whole[:-1]), (shared_twice / "other" / "shared.csv").read_text(encoding="utf-8")):
+        file.write_text(text, encoding="utf-8")
+        code, out, _ = run(*words)
+        assert code == 1
+        assert "FAILED   file" in out
+    file.write_text("".join(whole), encoding="utf-8")
+    other = (shared_twice / "other" / "certificate.json").read_bytes()
+    (received / "certificate.json").write_bytes(other)
+    assert run(*words)[0] == 1, "nor is it a file of another certificate"
