@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset
@@ -161,6 +162,7 @@ class Found:
     )  # rows with values that cannot be brought back, by group
     beyond: Counter[str] = field(default_factory=Counter)  # numbers beyond the training range, by column
     dropped: int = 0  # rows without a group or a label
+    counts: npt.NDArray[np.int64] | None = None  # (K, k): rows by group and cell, of a release
     no_label: bool = False  # whether labels could not be looked at
     rows_each: pd.Series = field(default_factory=lambda: pd.Series(dtype=np.int64))  # by the hash of a person's name
 
@@ -169,6 +171,8 @@ class Found:
         self.unknown.update(other.unknown)
         self.beyond.update(other.beyond)
         self.dropped += other.dropped
+        if other.counts is not None:
+            self.counts = other.counts if self.counts is None else self.counts + other.counts
         self.no_label |= other.no_label
         self.rows_each = self.rows_each.add(other.rows_each, fill_value=0).astype(np.int64)
 
@@ -288,7 +292,10 @@ class BatchEncoder:
         attribute = attribute_of(frame, self._sensitive, self._rows.grouping) if self._sensitive else None
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
         features = frame[self._features]  # which are checked as they are read
-        encoded, rows = self._released.encode_rows(features, attribute, persons)
+        encoded, rows, cells = self._released.encode_rows(features, attribute, persons)
+        if cells is not None:
+            shape = len(encoder_of(self._released).groups_), int(self._released.n_cells or 0)
+            found.counts = np.bincount(rows.group * shape[1] + cells, minlength=shape[0] * shape[1]).reshape(shape)
         found.unknown.update(rows.count_unknown(encoder_of(self._released).groups_))
         found.beyond.update({name: n["beyond"] for name, n in rows.outside.by_column().items() if "beyond" in n})
         if persons is not None and persons.names is not None:
@@ -383,6 +390,7 @@ def encode_file(
     precision: Precision = "float32",
     time_formats: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
+    found: Found | None = None,
 ) -> int:
     """Encode a CSV, Excel or Parquet file into another one. Memory grows with an Excel sheet, not with other files.
 
@@ -412,6 +420,8 @@ def encode_file(
         How a CSV file is to write times, by column: the ``time_formats`` of the table that the model was fitted on.
     on_progress : callable, optional
         Called with the number of encoded rows and, where known, of all rows.
+    found : Found, optional
+        Filled with what is known of the rows after they were encoded, such as the counts of their cells.
 
     Returns
     -------
@@ -427,7 +437,7 @@ def encode_file(
         with naming_file(reader.path):
             return encode(batch)
 
-    found = Found()
+    found = Found() if found is None else found
     show = on_progress or (lambda done, total: None)
     batches = in_order(encoded, reader.tables(encode.needed(reader.columns)))
     tables = _counted(batches, found, lambda done: show(done, reader.n_rows))
@@ -601,6 +611,20 @@ class TableReader:
                 yield table
         if not n_rows:
             raise DataError(f"{self.path}: the table has no rows.")
+
+
+def sampled_persons(
+    path: Path, identifier: str, n_rows: int, text_format: TextFormat | None = None, seed: int = 0
+) -> pd.DataFrame:
+    """Read all rows of a random share of a file's persons, about so many rows, in bounded memory."""
+    reader = TableReader(path, ROWS_PER_BUCKET, None, identifier, text_format)
+    check_known(identifier, pd.Index(reader.columns), "identifier")
+    in_all = reader.n_rows or sum(table.num_rows for table in reader.tables([identifier]))
+    parts = []
+    for frame in reader.batches(reader.columns):
+        u = Persons.of(frame[identifier]).uniform(f"sample: {seed}".encode(), "sample")
+        parts.append(frame[u < n_rows / in_all])
+    return pd.concat(parts, ignore_index=True)
 
 
 def write_table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replace_
@@ -15,25 +16,27 @@ import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds.arguments import affordable_draws
+from fairflows.bounds.cells import cells_to_merge
 from fairflows.bounds.planning import TARGETS
-from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.certificate import Certificate, status_of
 from fairflows.certificate.certify import certify
 from fairflows.certificate.check import difference_from_counts, file_sha256
 from fairflows.certificate.looks import open_looks
+from fairflows.certificate.statement import FoldCounts, table_statement
 from fairflows.display import Columns, html_card
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.exceptions import DataError, check_choice, warn_user
+from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
 from fairflows.exports import EXPORTED, export_files
 from fairflows.release.release import Release
 from fairflows.release.released import Released, Transformer, repeatable_persons
 from fairflows.report import words
 from fairflows.report.page import Report, report_contents
 from fairflows.storage import FILES, save
-from fairflows.stream import to_arrow, write_table
+from fairflows.stream import Found, encode_file, to_arrow, write_table
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import columns_of, to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
@@ -153,9 +156,6 @@ def share(
         say("attacking the shared rows")
         of = measured if measured.model is fitted.model else measured.unseen()
         found = audit(of.model, of.learn, of.judge, encoded=of.rows, released=released, n_jobs=N_JOBS, **settings)
-        if output == "row" and measured.rows is not None:
-            say("attacking the persons behind the shared rows")
-            found = replace_(found, risks=measured.risks(delta, random_state))
     say("certifying")
     n_draws = None if output == "latent" and not quick else affordable_draws(_FEW_DRAWS, len(table.groups))
     settings |= {"released": released, "n_draws": n_draws}
@@ -409,6 +409,12 @@ class Run:
             released=released,
         )
 
+    @property
+    def roles(self) -> dict[str, Any]:
+        """The arguments by which later files are encoded."""
+        names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label", "time_formats")
+        return {name: getattr(self, name) for name in names}
+
     def table_of(self, path: Path, model: Transformer, text_format: TextFormat | None = None) -> Table:
         """Read a later file: the columns that the model knows, read and grouped as its own rows were."""
         released = Released.of(model)
@@ -472,7 +478,9 @@ class Shared:
         """Whether the certificate covers all rows of the table, and not only those that were held out."""
         return self.certificate.table_distance is not None
 
-    def save(self, folder: str | Path, *, kind: Kind = "csv", replace: bool = False) -> None:
+    def save(
+        self, folder: str | Path, *, kind: Kind = "csv", replace: bool = False, whole: Path | None = None
+    ) -> Shared:
         """Write the table to share, the certificate, both reports and the private model into one folder.
 
         Beside them are the certificate as an in-toto statement, Croissant and SPDX metadata, and a data card.
@@ -487,6 +495,14 @@ class Shared:
             Kind of the file to share.
         replace : bool, default=False
             Whether an earlier result, its model and its key are replaced.
+        whole : path, default=None
+            The file that the table is a sample of, by persons, where that is larger than memory. All of its rows are
+            encoded and counted in one stream, and written instead of the sample's.
+
+        Returns
+        -------
+        Shared
+            The result as it was written.
         """
         check_choice("kind", kind, tuple(SHARED))
         out, key = Path(folder), Released.of(self.release).secret
@@ -495,9 +511,17 @@ class Shared:
         with new_folder(out) as side:
             save(self.release, side / MODEL)
             shared = side / SHARED[kind]
-            rows = to_arrow(columns_of(self.table), None, single=False)
-            write_table([rows], shared, shared, self.run.time_formats)
-            certificate = naming_released_file(certificate, shared, len(self.table), key)
+            if whole is None:
+                rows = to_arrow(columns_of(self.table), None, single=False)
+                n_rows = write_table([rows], shared, shared, self.run.time_formats)
+            else:
+                found = Found()
+                with warnings.catch_warnings():
+                    # Persons of the sample keep their cells, as is meant.
+                    warnings.filterwarnings("ignore", ".* keep the cell", DataWarning)
+                    n_rows = encode_file(self.release, whole, shared, **self.run.roles, found=found)
+                certificate = of_whole_file(certificate, found)
+            certificate = naming_released_file(certificate, shared, n_rows, key)
             page = Report({**self.report.contents, "certificate": certificate.to_dict()}, verified=self.report.verified)
             texts = {
                 "certificate.json": certificate.to_json(),
@@ -511,6 +535,7 @@ class Shared:
             texts |= export_files(certificate, self.table, shared.name, digests)
             for name, text in texts.items():
                 (side / name).write_text(text, encoding="utf-8")
+        return replace_(self, certificate=certificate)
 
     def __repr__(self) -> str:
         return words.shared_text(self)
@@ -535,6 +560,26 @@ def record_release(seen: RowsSeen, model: str) -> int:
             "share one of them only."
         )
     return release.number
+
+
+def of_whole_file(certificate: Certificate, found: Found) -> Certificate:
+    """Return the certificate of a sample with the statement about the whole file in place of that about the sample."""
+    if found.counts is None or certificate.find("table") is None or certificate.most_rows > 1:
+        raise DataError(
+            "A file that is larger than memory is shared by a tree (method='tree') with one row per person: only then "
+            "the cells of all its rows can be counted in one stream."
+        )
+    counts, groups = found.counts, list(certificate.n)
+    fold = FoldCounts.of(counts, cells_to_merge(counts), groups, delta=0.0)
+    of_table = table_statement(fold, {}).judged(certificate.target)
+    statements = tuple(of_table if s.about == "table" else s for s in certificate.statements)
+    return replace_(
+        certificate,
+        statements=statements,
+        status=status_of(statements, certificate.target),
+        n=dict(zip(groups, counts.sum(axis=1).tolist(), strict=True)),
+        seal="",
+    )
 
 
 def naming_released_file(certificate: Certificate, path: Path, n_rows: int, key: bytes) -> Certificate:

@@ -191,8 +191,8 @@ class Statement:
     known_half : float or None
         Of a table: the 95 % point of Δ(½).
     persons : dict
-        Of a table in which persons have several rows: for each group, the number of persons of equal weight. Of new
-        persons: how many were counted.
+        Of a table in which persons have several rows: for each group, the number of persons of equal weight. By
+        blocks: how many the trees were cut at. Of new persons: how many were counted.
     p_value : float or None
         Of new persons: the probability of a distance as large as theirs, if the law of blocks holds.
     source : str
@@ -305,9 +305,11 @@ def table_statement(fold: FoldCounts, persons: dict[str, float]) -> Statement:
 
 def blocks_statement(folds: tuple[FoldBlocks, ...]) -> Statement:
     """Bound the true distance of persons who come later, by the law of the cells' masses."""
+    groups = folds[0].blocks if folds else ()
     return Statement(
         about="population",
         by="blocks",
+        persons={group: float(sum(sum(fold.blocks[group]) - 1 for fold in folds)) for group in groups},
         distance=min(1.0, sum(fold.share * fold.upper for fold in folds)),
         delta=sum(fold.delta for fold in folds),
         blocks=folds,

@@ -155,7 +155,7 @@ def share(
             quick=quick,
             say=say,
         )
-        shared.save(out, kind=kind, replace=replace)
+        shared = shared.save(out, kind=kind, replace=replace, whole=None if reading.sample is None else file)
     _print_shared(shared, out, kind)
     is_good = shared.is_good and (require == "table" or shared.certificate.covers_population)
     raise typer.Exit(0 if is_good else 1)

@@ -23,7 +23,7 @@ Command = Callable[..., None]
 
 _SAME_NAMES = (
     "categorical decimal delta drop encoding engine groups label method missing_group missing_label most_rows output "
-    "replace sensitive separator target"
+    "replace sample sensitive separator target"
 )
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
@@ -102,6 +102,10 @@ _READING: dict[str, Any] = {
     "most_rows": Annotated[
         int | None, _about_file(min=1, help="Most rows that a person may have; by default as in the file.")
     ],
+    "sample": Annotated[
+        int | None,
+        _about_file(min=1, help="For a file larger than memory: fit to about so many rows, stream all of them."),
+    ],
 }
 
 
@@ -119,12 +123,19 @@ class Reading(TextFormat):
     drop: list[str] | None = None
     rules: list[str] | None = None
     most_rows: int | None = None
+    sample: int | None = None
 
     def frame(self, path: Path) -> pd.DataFrame:
-        """Read all columns of a file."""
+        """Read all columns of a file, or those rows of it that `sample` asks for."""
+        from fairflows.exceptions import DataError
+        from fairflows.stream import sampled_persons
         from fairflows.table.reading import read_frame
 
         text_format = TextFormat(self.separator, self.encoding, self.decimal)
+        if self.sample is not None:
+            if self.identifier is None:
+                raise DataError("sample needs the column that names persons (identifier=...): they keep their cell.")
+            return sampled_persons(path, self.identifier, self.sample, text_format)
         return read_frame(path, identifier=self.identifier, text_format=text_format)
 
     def table(self, frame: pd.DataFrame, name: str) -> Table:

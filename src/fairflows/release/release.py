@@ -254,7 +254,7 @@ class Release(Encoder):
         X = materialised(X)
         cells, outside = self._fit(_Given(X, y, sensitive_features))
         outside.warn()
-        return handed_over(X, self._draw(cells))
+        return handed_over(X, self.draw(cells))
 
     def fit_path(
         self,
@@ -487,9 +487,9 @@ class Release(Encoder):
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Return the cell of each row, or a row drawn from it in the table's own types."""
-        return self._draw(self.cells(rows))
+        return self.draw(self.cells(rows))
 
-    def _draw(self, cells: Cells) -> pd.DataFrame:
+    def draw(self, cells: Cells) -> pd.DataFrame:
         """Return the numbers of cells, or a row drawn from each."""
         if self.law_ is None:
             return pd.DataFrame({"cell": cells})
@@ -707,11 +707,7 @@ def _planned(
         fewest = min(int(np.bincount(group[places], minlength=K).min()) for places in cut_at)
         possible = (fewest + 1) // (FEWEST_PERSONS + 1)
         if possible < 2:
-            raise DataError(
-                f"Group {shown(names[int(n.argmin())])} is too small for two cells: {fewest:,} of its persons are in a "
-                f"fold, one row of each, and it takes {2 * FEWEST_PERSONS + 1} for ten in every cell. Merge small "
-                "groups (merge_small=...), or leave the group out."
-            )
+            raise DataError(_too_small(names, n, release.target))
         if int(asked) > possible:
             warn_user(
                 f"{asked} cells were asked for, but group {shown(names[int(n.argmin())])} has {fewest:,} persons in a "

@@ -169,16 +169,19 @@ class Released:
 
     def encode_rows(
         self, X: pd.DataFrame, attribute: Role | None, persons: Persons | None
-    ) -> tuple[pd.DataFrame, Rows]:
+    ) -> tuple[pd.DataFrame, Rows, Cells | None]:
         """Release features that come without a `Table`, in double precision.
 
-        The rows come back too, with the values noted that are outside of the fitted domain.
+        Return also the rows as the encoder has read them, which know values outside of the fitted domain, and the cells
+        of a `Release`.
         """
         if self.encoder is None:
             raise DataError(f"{type(self.model).__name__} is no encoder of fairflows.")
         rows = self.encoder.read(X, attribute, persons)
-        released = self._named(_through(self.steps, self.encoder.encode(rows), attribute, rows.persons))
-        return released, rows
+        if isinstance(self.encoder, Release) and not self.steps:
+            cells = self.encoder.cells(rows)
+            return self._named(self.encoder.draw(cells)), rows, cells
+        return self._named(_through(self.steps, self.encoder.encode(rows), attribute, rows.persons)), rows, None
 
     def cells(self, table: Table) -> Cells:
         """Return the cell of each row, with coins that can be repeated."""

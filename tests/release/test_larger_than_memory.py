@@ -1,0 +1,57 @@
+"""A file larger than memory: fitted to a sample of its persons, encoded and counted in one stream."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairflows as ff
+from fairflows.bounds import table_distance
+
+pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
+
+
+def rows(n: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n)
+    skill = rng.normal(size=n) + (sex == "m")
+    frame = pd.DataFrame({"skill": skill.round(2), "town": rng.choice(["Bonn", "Ulm"], n), "sex": sex})
+    return frame.assign(paid=(skill + rng.normal(size=n) > 0.5).astype(int), person=np.arange(n))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_all_rows_are_released_and_counted(kind, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("fairflows.stream.BATCH_ROWS", 700)
+    whole, source, out = rows(9000), tmp_path / f"rows.{kind}", tmp_path / "out"
+    whole.to_csv(source, index=False) if kind == "csv" else whole.to_parquet(source)
+    settings = ["--sensitive", "sex", "--label", "paid", "--id", "person", "--quick", "--output", "cell"]
+    code, _, err = run("share", source, *settings, "--target", 0.2, "--sample", 3000, "-o", out)
+    assert code == 0, err
+    shared = out / f"shared.{kind}"
+    cells = (pd.read_csv if kind == "csv" else pd.read_parquet)(shared)["cell"]
+    stated = json.loads((out / "certificate.json").read_text())
+    table = next(s for s in stated["statements"] if s["about"] == "table")
+    counts = np.array(list(table["counts"][0]["counts"].values()))
+    assert stated["n"] == whole["sex"].value_counts().sort_index().to_dict()
+    np.testing.assert_array_equal(counts.sum(axis=0), np.bincount(cells, minlength=counts.shape[1]))
+    assert table["distance"] == pytest.approx(table_distance(counts)), "counted over all rows"
+    population = next(s for s in stated["statements"] if s["about"] == "population")
+    assert 2700 < sum(population["persons"].values()) < 3300, "the trees were cut at the sample"
+    assert table["distance"] < 2 * population["distance"], (
+        "rows that were not matched are of the size of persons to come"
+    )
+    assert ff.check(out / "certificate.json", shared)
+    cut = cells.iloc[5:].to_frame()
+    cut.to_csv(shared, index=False) if kind == "csv" else cut.to_parquet(shared)
+    assert not ff.check(out / "certificate.json", shared)
+
+
+def test_a_sample_needs_names_and_a_tree(run, tmp_path):
+    rows(600).to_csv(tmp_path / "rows.csv", index=False)
+    settings = ["--sensitive", "sex", "--label", "paid", "--quick", "--sample", 400, "-o", tmp_path / "out"]
+    code, _, err = run("share", tmp_path / "rows.csv", *settings)
+    assert (code, "names persons" in err) == (2, True)
+    code, _, err = run("share", tmp_path / "rows.csv", "--id", "person", "--method", "matching", *settings)
+    assert code == 2
+    assert not (tmp_path / "out").exists(), "nothing half-written"
