@@ -30,10 +30,9 @@ def python_blocks(page: Path) -> str:
 
 
 README = ROOT / "README.md"
-FLOWS = ROOT / "docs" / "tutorial-representations.md"
-LONG = "the-paper.md"  # trains many flows; `make docs` runs it, too
+LONG = ("the-paper.md", "tutorial-representations.md")  # train many flows; `make docs` runs the first, too
 WITH_PYTHON = [
-    pytest.param(page, marks=[pytest.mark.slow] * (page.name == LONG), id=page.name)
+    pytest.param(page, marks=[pytest.mark.slow] * (page.name in LONG), id=page.name)
     for page in PAGES
     if python_blocks(page)
 ]
@@ -71,10 +70,8 @@ def take_few(adult, monkeypatch):
     """Let the examples of a page or module load few rows of Adult, so that they fit models quickly."""
 
     def take(name):
-        few = {"paper": adult.take(range(0, len(adult), EVERY.get(name, 12)))}
-        if name == FLOWS.name:
-            few["all"] = fairflows.load_adult("all").take(range(0, 45_222, 11))
-        monkeypatch.setattr(fairflows, "load_adult", lambda features="paper": few[features])
+        few, load = adult.take(range(0, len(adult), EVERY.get(name, 12))), fairflows.load_adult
+        monkeypatch.setattr(fairflows, "load_adult", lambda features="": load(features) if features else few)
 
     return take
 
@@ -86,8 +83,8 @@ def run_page(take_few, tmp_path, monkeypatch):
 
     def run(page):
         take_few(page.name)
-        if page in (README, FLOWS):  # what training reaches is not the question
-            monkeypatch.setitem(fairflows.FairFlow.__init__.__kwdefaults__, "n_epochs", 20)
+        if page == README:  # what training reaches is not the question
+            monkeypatch.setitem(fairflows.FairFlow.__init__.__kwdefaults__, "n_epochs", 4)
         if "load_crime" in page.read_text() and not os.environ.get("FAIRFLOWS_DATA"):
             pytest.skip("FAIRFLOWS_DATA does not name a folder with the datasets")
         names: dict[str, object] = {"__name__": "__main__"}
