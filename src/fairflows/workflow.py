@@ -291,7 +291,7 @@ class _Job:
             delta=self.delta,
             most_rows=self.most_rows,
             rules=self.rules,
-            score=self.score,
+            with_score=self.score,
             random_state=self.random_state,
             **(own | settings),
         )
@@ -339,7 +339,8 @@ def _with_whole_rows(release: Release, train: Table, rules: Sequence[str], score
     """Return a release with the same cells that draws whole rows."""
     encoder = release.models_[0].encoder
     Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
-    settings = {**release.get_params(deep=False), "encoder": None, "output": "row", "rules": rules, "score": score}
+    changed = {"encoder": None, "output": "row", "rules": rules, "with_score": score}
+    settings = {**release.get_params(deep=False), **changed}
     return Release(**settings).fit_around(encoder, encoder.read(train), Z, train.y)
 
 

@@ -117,7 +117,7 @@ def test_around_an_encoder(adult):
     train, test = map(as_table, adult)
     release = Release(FairMatching(0.9, density="counts"), n_cells=4, n_folds=1).fit(train)
     released = release.transform(test)
-    assert list(released) == [*train.X, "income"], "what is drawn are rows of the table"
+    assert list(released) == [*train.X, "income", "income_score"], "what is drawn are rows of the table"
     assert released.index.equals(test.X.index)
     assert 0.6 < (release.predict(test) == test.y).mean() < 1
     assert clone(release).get_params()["encoder__density"] == "counts"

@@ -77,8 +77,8 @@ def test_no_score_without_a_label_or_where_persons_have_several_rows_unless_aske
     data = rows("two")
     named = ff.Table(data.assign(person=np.arange(4_000) // 2), sensitive="sex", label="label", identifier="person")
     assert "label_score" not in ff.Release(Quarters(), n_folds=1).fit_transform(named)
-    assert "label_score" in ff.Release(Quarters(), n_folds=1, score=True).fit_transform(named)
-    assert "label_score" not in fitted("two", score=False)[1]
+    assert "label_score" in ff.Release(Quarters(), n_folds=1, with_score=True).fit_transform(named)
+    assert "label_score" not in fitted("two", with_score=False)[1]
     plain = ff.Table(data.drop(columns="label"), sensitive="sex")
     assert list(ff.Release(Quarters(), n_folds=1).fit_transform(plain)) == ["x", "town"]
 

@@ -120,7 +120,7 @@ class Release(Encoder):
         (`fairflows.release.rules`).
     derive : bool, default=True
         Whether columns that follow from others are recognised, and computed instead of drawn.
-    score : bool, default=None
+    with_score : bool, default=None
         Whether whole rows get one more column with the expected label of their cell (`fairflows.release.score`), which
         tells more of a person than a label that is drawn. By default where there is a label of at most ten classes, or
         of numbers, and every person has one row.
@@ -169,7 +169,7 @@ class Release(Encoder):
     text_columns: Sequence[Hashable] = ()
     rules: Sequence[str] = ()
     derive: bool = True
-    score: bool | None = None
+    with_score: bool | None = None  # not `score`, which is a method of scikit-learn's estimators
     random_state: int = 0
 
     n_cells_: int = field(init=False)
@@ -404,7 +404,7 @@ class Release(Encoder):
                 )
             types = {str(name): dtype for name, dtype in self.types_.items()}
             own = {name: types.get(name, dtype) for name, dtype in self.law_.dtypes.items()}
-            if y is not None and label is not None and releases_score(self.score, label, rows.persons):
+            if y is not None and label is not None and releases_score(self.with_score, label, rows.persons):
                 self.scores_ = cell_scores(label, label_columns(y).iloc[:, 0], self.levels_, rows.persons.codes)
                 check_names(self.scores_, own)
                 own |= {str(name): dtype for name, dtype in self.scores_.dtypes.items()}
