@@ -232,12 +232,11 @@ def usefulness(
         frames = [frame.iloc[some] for frame, some in zip(frames, places, strict=True)]
     rows = frames[0].reset_index(drop=True), frames[1].reset_index(drop=True)
     with one_thread(), Parallel(n_jobs=n_jobs, prefer="threads") as parallel:
-        asked = _LabelRows.of(learn, judge, rows)
-        label = None if asked is None else asked.measured(parallel, distance, random_state)
-        alike = None
+        tasks = [delayed(_label_worth)(learn, judge, rows, distance, random_state)]
         if Released.of(parts.model).draws_rows:
             real = [_whole(part, rows[0]) for part in (learn, judge)]
-            alike = _likeness(real[0], rows[0][list(real[0])], real[1], random_state)
+            tasks.append(delayed(_likeness)(real[0], rows[0][list(real[0])], real[1], random_state))
+        label, alike = [*parallel(tasks), None][:2]
         columns, sensitive, n = _told(parallel, learn, judge, rows, generator, random_state)
     return Usefulness(label, alike, columns, sensitive, n, len(learn))
 
@@ -302,17 +301,14 @@ class _LabelRows:
             return None
         return cls(label, coded[0], coded[1], name, learn, judge, rows)
 
-    def measured(self, parallel: Parallel, distance: float, seed: int) -> LabelWorth:
+    def measured(self, distance: float, seed: int) -> LabelWorth:
         """Measure every way to predict the label."""
         raw, shared = [self.learn.X, self.judge.X], [part.drop(columns=self._not_learnt(part)) for part in self.rows]
-        learning = [delayed(_boosted)(self.label, raw[0], self.label.values, [raw[1]], seed)]
-        is_trained = list(shared[0]) == list(raw[0])
+        predicted = {"raw": _boosted(self.label, raw[0], self.label.values, [raw[1]], seed)[0]}
         if list(shared[0]) != ["cell"]:
-            asked = [raw[1], shared[1]] if is_trained else [shared[1]]
-            learning.append(delayed(_boosted)(self.label, shared[0], self.drawn, asked, seed))
-        found = parallel(learning)
-        names = ["trained", "row"] if is_trained else ["row"]
-        predicted = {"raw": found[0][0]} | dict(zip(names, found[1] if len(found) > 1 else [], strict=False))
+            asked = {"row": shared[1]} | ({"trained": raw[1]} if list(shared[0]) == list(raw[0]) else {})
+            found = _boosted(self.label, shared[0], self.drawn, list(asked.values()), seed)
+            predicted |= dict(zip(asked, found, strict=True))
         score = self._scores()
         if score is not None:
             predicted["score"] = score
@@ -387,6 +383,14 @@ class _LabelRows:
                 right += int((self.truth[group == a][order] == is_chosen).sum())
             found[f"{spend:g}"] = right / len(group)
         return found
+
+
+def _label_worth(
+    learn: Table, judge: Table, rows: tuple[pd.DataFrame, pd.DataFrame], distance: float, seed: int
+) -> LabelWorth | None:
+    asked = _LabelRows.of(learn, judge, rows)
+    with one_thread():
+        return None if asked is None else asked.measured(distance, seed)
 
 
 def _coded(label: Label, column: pd.Series) -> npt.NDArray:
@@ -491,7 +495,9 @@ def _detection(real: pd.DataFrame, shared: pd.DataFrame, seed: int) -> float:
     is_shared, is_learnt = np.repeat([0, 1], n), np.random.default_rng(seed).random(2 * n) < 0.6
     categories = [not has_order(dtype) for dtype in real.dtypes]
     trees = HistGradientBoostingClassifier(**_BOOSTING, categorical_features=categories, random_state=seed)
-    scores = trees.fit(rows[is_learnt], is_shared[is_learnt]).predict_proba(rows[~is_learnt])[:, 1]
+    with one_thread():
+        trees.fit(rows[is_learnt], is_shared[is_learnt])
+    scores = trees.predict_proba(rows[~is_learnt])[:, 1]
     return 1 - abs(2 * float(roc_auc_score(is_shared[~is_learnt], scores)) - 1)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_array
@@ -62,6 +63,7 @@ from fairflows.table.frames import Frame, has_names, materialised, only_used_cat
 from fairflows.table.persons import Hashes, Key, Ledger, Persons, Places, content_hashes, keyed_hashes, new_key
 from fairflows.table.reading import check_texts
 from fairflows.table.table import Role, Table
+from fairflows.threads import one_thread
 
 Folds = npt.NDArray[np.intp]
 
@@ -316,7 +318,11 @@ class Release(Encoder):
         self._check_settings()
         dealt = _deal(self, given)
         template = _fold_encoder(self, dealt)
-        return self._settle([clone(template).fit(part.X, part.y, **part.roles) for part in dealt.parts], dealt)
+        # Trees grow side by side. Densities are fitted one after the other, since they set filters of warnings.
+        fits = [delayed(_fitted_to)(clone(template), part) for part in dealt.parts]
+        with one_thread():
+            encoders = Parallel(n_jobs=2 if dealt.cut_at else 1, prefer="threads")(fits)
+        return self._settle(encoders, dealt)
 
     def _settle(self, encoders: list[Encoder], dealt: _Dealt) -> tuple[Cells, OutsideValues]:
         """Set the thresholds, choose the cells, fit the law of rows; return the cells of all rows."""
@@ -811,6 +817,12 @@ def _fold_encoder(release: Release, dealt: _Dealt) -> Encoder:
     if isinstance(dealt.given.X, Table) and settings.get("kinds") is None:
         changed["kinds"] = dealt.given.X.declared_kinds or None
     return encoder.set_params(**{name: v for name, v in changed.items() if name in settings and v is not None})
+
+
+def _fitted_to(encoder: Encoder, part: _Given) -> Encoder:
+    """Fit an encoder to a part of the rows, on one core."""
+    with one_thread():
+        return encoder.fit(part.X, part.y, **part.roles)
 
 
 def _as_read_by(encoder: Encoder, rows: Rows, places: Places) -> Rows:
