@@ -154,3 +154,22 @@ def test_a_person_with_more_rows_than_all_others_is_refused_early_and_by_number(
     for settings in ({}, {"method": "matching", "most_rows": 3}):
         with pytest.raises(DataError, match=r"(up to|has) 9.* \(most_rows=(9|\.\.\.)\)"):
             share(given, target=0.9, quick=True, **settings)
+
+
+def test_share_says_what_describe_finds(run, tmp_path):
+    rows = loans(600, 3).assign(title=lambda x: x["sex"].map({"f": "Mrs", "m": "Mr"}))
+    rows.to_csv(tmp_path / "loans.csv", index=False)
+    code, _, err = run("share", tmp_path / "loans.csv", "--sensitive", "sex", "--output", "cell", "--quick",
+                       "-o", tmp_path / "out")  # fmt: skip
+    assert code == 0, err
+    said = " ".join(err.split())
+    assert "! person has 600 different values in 600 rows" in said
+    assert "Columns that give sex away by themselves, most first: title (100%)" in said
+
+
+def test_an_age_that_is_not_cut_comes_with_a_proposed_cut(run, tmp_path):
+    loans(600, 3).to_csv(tmp_path / "loans.csv", index=False)
+    code, _, err = run("share", tmp_path / "loans.csv", "--sensitive", "age", "--id", "person", "--quick",
+                       "-o", tmp_path / "out")  # fmt: skip
+    assert code == 2
+    assert "--groups" in err

@@ -122,13 +122,15 @@ def share(
     """Turn a table into one that can be shared, with a certificate and a report.
 
     Writes `shared.csv` (all rows, in the table's own columns, in random order, without the sensitive attribute and the
-    identifier), `certificate.json`, `report-public.html` for the receiver, `report.html` and the private model.
+    identifier), `certificate.json`, `report-public.html` for the receiver, `report.html`, `report.json` and the private
+    model.
 
     Exit code 0: this table is within the target (with `--require population`, persons to come too), or a latent is by
     its model. 1: it is not. 2: bad input. 70: a bug in fairflows. 130: interrupted.
 
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
+    from fairflows.table.prospects import find_problems
     from fairflows.table.reading import kind_of
     from fairflows.workflow import check_place
     from fairflows.workflow import share as make
@@ -140,6 +142,8 @@ def share(
         table = reading.table(reading.frame(file), file.name)
         if reading.identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
+        for finding in find_problems(table, delta=delta):
+            say(f"! {with_options(str(finding))}")
         shared = make(
             table,
             target=target,
@@ -177,7 +181,7 @@ def demo(
     check_place(out, replace=True)
     table = load_adult()
     with _stages(quiet) as say:
-        shared = make(table, quick=True, say=say)
+        shared = make(table, say=say)
         shared.save(out, replace=True)
     _print_frame(table.X.head(3), title="The table")
     _print_frame(shared.table.head(3), title="The shared table: rows drawn from cells")
@@ -410,7 +414,7 @@ def verify(
 def audit(
     folder: Folder,
     rows: HeldOut,
-    quick: Quick = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer adversaries.")] = False,
     as_json: Json = False,
     *,
     text_format: TextFormat,

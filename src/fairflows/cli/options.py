@@ -62,7 +62,7 @@ Delta = Annotated[float, typer.Option(help="Probability that the certificate is 
 MostRows = Annotated[
     int | None, typer.Option("--most-rows", min=1, help="Most rows of a person; by default as in training.")
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Fewer models, and fewer adversaries.")]
+Quick = Annotated[bool, typer.Option("--quick", help="No attacks and no measurements; every statement.")]
 
 _about_file = functools.partial(typer.Option, rich_help_panel="The table, and how its file is read")
 _FORMAT: dict[str, Any] = {
