@@ -120,6 +120,11 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
+def number(value: float) -> str:
+    """Format a number with about four digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def percent_at_most(share: float | None, digits: int = 1) -> str:
     """Format an upper bound, or a probability of error, as a percentage, rounded up."""
     return "–" if share is None else f"{rounded_up(100 * share, digits)} %"
@@ -725,8 +730,8 @@ def _to_train_on(label: dict[str, Any]) -> list[str]:
         ]
     return [
         f"{start} explains {percent(max(made['right'], 0))} of the variance of {name} (learnt from original rows: "
-        f"{percent(max(raw['right'], 0))}) and errs by {made['error']:,.4g} on average ({raw['error']:,.4g}; blind "
-        f"guess: {label['blind']:,.4g})."
+        f"{percent(max(raw['right'], 0))}) and errs by {number(made['error'])} on average ({number(raw['error'])}; "
+        f"blind guess: {number(label['blind'])})."
     ]
 
 
@@ -744,7 +749,7 @@ def _to_decide_by(label: dict[str, Any]) -> list[str]:
     if not label["classes"]:
         return [
             f"To decide by: {by} explains {percent(max(one['right'], 0))} of the variance and errs by "
-            f"{one['error']:,.4g} on average.{limit}"
+            f"{number(one['error'])} on average.{limit}"
         ]
     beside = f"by the drawn columns {percent(rules['row']['right'])}, " if {"score", "row"} <= set(rules) else ""
     useless = one["right"] <= label["blind"] + 0.001
@@ -759,7 +764,7 @@ def _to_decide_by(label: dict[str, Any]) -> list[str]:
 def _like_the_original(rows: dict[str, Any]) -> str:
     worst, apart = next(iter(rows["columns"].items()))
     strong = rows["correlations"]
-    kept = "" if strong is None else f"{percent(strong, 0)} of the strong correlations are kept; "
+    kept = "" if strong is None else f"{percent(min(strong, 1), 0)} of the strong correlations are kept; "
     return (
         f"Beside the original: the shares of a column's values differ by at most {percent(apart)} ({worst}); {kept}"
         f"three columns together score {1000 * rows['k_marginal'][0]:.0f} of 1,000 (other original rows: "
