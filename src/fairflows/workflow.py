@@ -156,6 +156,9 @@ def share(
         say("attacking the shared rows")
         of = measured if measured.model is fitted.model else measured.unseen()
         found = audit(of.model, of.learn, of.judge, encoded=of.rows, released=released, n_jobs=N_JOBS, **settings)
+        if output == "row" and measured.rows is not None:
+            say("attacking the persons behind the shared rows")
+            found = replace_(found, risks=measured.risks(delta, random_state))
     say("certifying")
     n_draws = None if output == "latent" and not quick else affordable_draws(_FEW_DRAWS, len(table.groups))
     settings |= {"released": released, "n_draws": n_draws}

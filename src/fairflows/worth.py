@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
+from fairflows.attack.risks import Risk, measure_risks
 from fairflows.codec import one_hot
 from fairflows.encoder.fair_tree import FairTree, best_rates
 from fairflows.encoder.rows import Label
@@ -161,6 +162,15 @@ class Apart:
     learn: Table
     judge: Table
     rows: tuple[pd.DataFrame, pd.DataFrame] | None
+
+    def risks(self, delta: float, random_state: int = 0) -> tuple[Risk, ...]:
+        """Measure other risks of the rows that were drawn for the persons that the model was fitted to."""
+        if self.rows is None:
+            return ()
+        members, others = (_whole(part, self.rows[0]) for part in (self.learn, self.judge))
+        if members.shape[1] < 2:
+            return ()
+        return measure_risks(self.rows[0].reset_index(drop=True), members, others, delta, random_state)
 
     def unseen(self) -> Apart:
         """Return both halves of the other persons: adversaries who attack a second release know nobody else."""

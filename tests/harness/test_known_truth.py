@@ -22,16 +22,16 @@ from fairflows import Certificate, DataWarning
 
 DELTA = 0.2
 COPIES = 4000  # rows of each kind and group that the law of what is written is computed from
-FEW_COPIES = 1000  # where a gross mistake is looked for
+FEW_COPIES = 1000  # where a gross mistake is looked for, and cells are few
 REPEATED = 40
 
 
 HOW = {
     "matching": ["--method", "matching", "--target", "0.9"],
-    "tree": ["--target", "0.9"],
+    "tree": [],
     "no attribute": ["--method", "cells", "--without-attribute", "--target", "0.9"],
 }
-"""The ways to share: one model chosen from a frontier; the default, cross-fitted; cells that need no attribute."""
+"""The ways to share: one model chosen from a frontier; the default, two trees; cells that need no attribute."""
 
 
 def share(run, population: Population, folder: Path, seed: int, how: str = "matching") -> Certificate:
@@ -114,7 +114,8 @@ def test_a_certificate_covers_what_is_written(population, how, run, fitted):
     """One run of each population, and of each way to fit several: a gross mistake shows at once."""
     folder, certificate = fitted(population, how)
     assert certificate.cell_upper is not None
-    assert distance(written_law(run, population, folder, 0, FEW_COPIES)) <= certificate.cell_upper + 0.02
+    copies = COPIES if how == "tree" else FEW_COPIES  # more cells, more noise
+    assert distance(written_law(run, population, folder, 0, copies)) <= certificate.cell_upper + 0.02
 
 
 @pytest.mark.parametrize(("size", "n_files"), [(25, 20), pytest.param(1, 2000, marks=pytest.mark.slow)])
@@ -150,7 +151,7 @@ def test_a_file_that_lacks_a_rare_word_is_read_as_text(run, fitted):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", HOW)
 def test_certificates_miss_no_more_often_than_they_say(population, how, run, tmp_path_factory, monkeypatch):
-    """At δ = .2 at most 10 % of forty runs may exceed the certificate: the look spends 6/π² of δ."""
+    """At δ = .2 at most 10 % of forty runs may exceed it: a look spends 6/π² of δ, and two trees δ/2 each."""
     results = []
     for seed in range(1, REPEATED + 1):
         folder = tmp_path_factory.mktemp(f"run-{seed}")

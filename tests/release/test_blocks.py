@@ -339,8 +339,9 @@ def test_a_group_that_is_too_small_is_named_with_what_would_do():
         DataError, match=r"Group 'f' is too small .*: it has 480 persons, and the lowest target .* 0\.0"
     ):
         release("auto", target=0.01).fit(table(people()))
-    lowest = 0.06
-    release("auto", target=lowest).fit(table(people()))
+    release("auto", target=0.06).fit(table(people()))
+    with pytest.raises(DataError, match=r"Group 'f' is too small for two cells: 20 of its persons .* takes 21"):
+        release(2).fit(table(people(100)))
 
 
 @pytest.mark.parametrize("spend", [0.05, 0.1])

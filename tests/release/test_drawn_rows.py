@@ -149,7 +149,7 @@ def test_numbers_keep_their_precision_in_what_is_written(release, tmp_path):
     frame(300, seed=6).to_csv(source, index=False)
     ff.encode_file(release, source, target, sensitive="group", identifier="person")
     written = pd.read_csv(target)
-    assert list(written) == ["score", "day", "town", "visits", "repaid"]
+    assert list(written) == ["score", "day", "town", "visits", "repaid", "repaid_score"]
     assert (written["score"] == written["score"].round(1)).all()
     assert pd.to_datetime(written["day"]).between("2024-01-01", "2025-09-30").all()
 
@@ -160,7 +160,7 @@ def test_who_receives_rows_learns_the_drawn_label_and_no_column_that_only_has_it
     rows = [drawn.encode(table), drawn.encode(table)]
     label, (fit, judged) = drawn.label_to_learn(table.y, rows)
     assert label.equals(rows[0]["repaid"])
-    assert list(fit) == list(judged) == list(table.X)
+    assert list(fit) == list(judged) == [*table.X, "repaid_score"]
     called_cell = ff.Table(frame(400).rename(columns={"repaid": "cell"}), sensitive="group", label="cell")
     cells = Released.of(Release(OwnCells(), output="cell", n_folds=1).fit(called_cell))
     numbers = cells.encode(called_cell)

@@ -30,6 +30,7 @@ from fairflows.attack.adversaries import (
     stratified_sample,
     white_box,
 )
+from fairflows.attack.risks import Risk
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
@@ -86,11 +87,14 @@ class Audit(AttackResult):
         Keyed hashes of the model and of the test rows.
     limits : tuple of str
         What adversaries could not try, in sentences.
+    risks : tuple of Risk
+        Other risks of rows that are drawn, as `share` measures them: singling out, linkability, membership.
     """
 
     attacks: tuple[Attack, ...]
     groups: tuple[Hashable, ...]
     n: tuple[int, ...]
+    risks: tuple[Risk, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line per adversary: its knowledge, its pair of groups, Δ on validation persons, the lower bound.
@@ -125,6 +129,7 @@ class Audit(AttackResult):
             "rows": self.rows,
             "limits": list(self.limits),
             "attacks": lines,
+            "risks": [risk.to_dict() for risk in self.risks],
         }
 
     def __repr__(self) -> str:

@@ -83,7 +83,7 @@ def plan_cells(
     --------
     >>> plan = plan_cells([6667, 3333], 0.1, 0.01)
     >>> plan.in_all, plan.population < 0.1
-    (80, True)
+    (78, True)
     >>> plan_cells([200, 100], None, 0.01).target
     0.2
     """

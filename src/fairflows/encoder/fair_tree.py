@@ -104,10 +104,9 @@ class FairTree(Encoder):
     Examples
     --------
     >>> from fairflows import load_adult
-    >>> train, _, test = load_adult().split(random_state=0)
-    >>> tree = FairTree(n_cells=16).fit(train)
-    >>> tree.transform(test)["cell"].nunique()
-    16
+    >>> tree = FairTree(n_cells=16).fit(load_adult())
+    >>> tree.n_cells_, tree.blocks_.shape
+    (16, (2, 16))
     """
 
     n_cells: int = 64

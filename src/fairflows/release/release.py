@@ -713,7 +713,11 @@ def _planned(
         fewest = min(int(np.bincount(group[places], minlength=K).min()) for places in cut_at)
         possible = (fewest + 1) // (FEWEST_PERSONS + 1)
         if possible < 2:
-            raise DataError(_too_small(names, n, release.target))
+            raise DataError(
+                f"Group {shown(names[int(n.argmin())])} is too small for two cells: {fewest:,} of its persons are in a "
+                f"fold, one row of each, and it takes {2 * FEWEST_PERSONS + 1} for ten in every cell. Merge small "
+                "groups (merge_small=...), or leave the group out."
+            )
         if int(asked) > possible:
             warn_user(
                 f"{asked} cells were asked for, but group {shown(names[int(n.argmin())])} has {fewest:,} persons in a "

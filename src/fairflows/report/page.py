@@ -38,6 +38,7 @@ from fairflows.report.words import (
     leaving_out_would_do,
     light,
     not_covered,
+    other_risks,
     percent,
     percent_at_least,
     percent_at_most,
@@ -117,6 +118,7 @@ class Report:
             assumed_of_model=by_model,
             spent=spent(certificate),
             consequences=consequences(certificate),
+            risks=other_risks(self.contents.get("audit")),
             command=shlex.join(["fairflows", "check", "certificate.json", *list(certificate.released_files)[:1]]),
             figures=self._figures,
         )

@@ -495,6 +495,17 @@ def not_covered(c: Certificate, usefulness: dict[str, Any] | None = None, merged
     return found
 
 
+def other_risks(audit: dict[str, Any] | None) -> list[str]:
+    """Say how often attacks on persons succeed, beside the same on persons who are not in the table."""
+    risks = (audit or {}).get("risks", [])
+    return [
+        f"{risk['name'].capitalize()}: {risk['said']}, in {percent(risk['found'])} of {risk['n']:,} cases (persons who "
+        f"are not in the table: {percent(risk['baseline'])}; difference {100 * risk['lower']:.1f} to "
+        f"{100 * risk['upper']:.1f} points)" + (": the table makes this easier." if risk["is_above"] else ".")
+        for risk in risks
+    ]
+
+
 def _gap(label: dict[str, Any], rule: dict[str, Any]) -> str:
     """Say how much predictions differ between groups."""
     return f"{100 * rule['gap']:.1f} points" if label["classes"] else f"{rule['gap']:.2f} standard deviations"
@@ -643,6 +654,7 @@ def sections(shared: Shared) -> list[tuple[str, list[str]]]:
         "What to do": remedies(c),
         "To know": [*leaving_out_would_do(c, before), *_to_know(shared)],
         "What the table is good for": good_for(useful, c),
+        "Other risks, measured and not promised": other_risks(None if shared.audit is None else shared.audit.to_dict()),
         "Not covered": not_covered(c, useful, shared.report.contents["data"]["merged"]),
     }
     return [(name, texts) for name, texts in found.items() if texts]

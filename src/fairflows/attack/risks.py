@@ -1,0 +1,182 @@
+"""Other risks of a shared table, measured by attacks: singling out, linkability and membership.
+
+They are the three risks of the European working party's opinion on anonymisation (05/2014). Nothing is promised about
+them. Each attack is made on persons whose rows are behind the shared table, and on others: only a difference between
+the two is due to the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.special import ndtri
+
+from fairflows.exceptions import DataError
+from fairflows.table.columns import floats, has_order
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+
+_TARGETS = 1_000  # persons, of either kind, that are attacked
+_MOST_ROWS = 20_000  # of the shared table that an adversary looks through
+_MOST_NAMED = 6  # columns of a predicate
+_MOST_LEVELS = 32  # of a category that count for distances
+
+SAID = {
+    "singling out": "a description made from a shared row fits exactly one person of the table",
+    "linkability": "two halves of a person's row lead to the same shared row",
+    "membership": "a person is said to be in the table, by how near the nearest shared row is",
+}
+"""What each attack succeeds in."""
+
+
+@dataclass(frozen=True)
+class Risk:
+    """How often an attack succeeds."""
+
+    name: str
+    found: float  # how often it succeeds with persons of the table
+    baseline: float  # how often with persons who are not in it, which the shared table cannot help with
+    # Of the difference, with probability 1 − δ.
+    lower: float
+    upper: float
+    n: int  # attempts of either kind
+
+    @property
+    def is_above(self) -> bool:
+        """Whether the attack succeeds more often with persons of the table."""
+        return self.lower > 0
+
+    def to_dict(self) -> dict[str, str | float | bool]:
+        """Return plain values, as JSON holds them."""
+        return asdict(self) | {"is_above": self.is_above, "said": SAID[self.name]}
+
+
+def measure_risks(
+    shared: pd.DataFrame, members: pd.DataFrame, others: pd.DataFrame, delta: float = 0.05, random_state: int = 0
+) -> tuple[Risk, ...]:
+    """Attack a shared table for persons who are in it, and for others.
+
+    Parameters
+    ----------
+    shared : DataFrame
+        The rows that were shared for `members`, in any order.
+    members, others : DataFrame
+        Original rows of the persons behind the shared table, and of persons who are not.
+    delta : float, default=0.05
+        Probability that an interval does not hold the true difference.
+    random_state : int, default=0
+        Seed of the persons and of the columns that are attacked.
+
+    Returns
+    -------
+    tuple of Risk
+        Singling out, linkability, membership.
+    """
+    names = [name for name in members if name in shared]
+    if len(names) < 2 or min(len(shared), len(members), len(others)) < 2:
+        raise DataError("Risks are measured of two columns, two rows and two other persons at least.")
+    generator = np.random.default_rng(random_state)
+    rows = generator.permutation(min(len(shared), len(members)))[:_MOST_ROWS]
+    n = min(len(rows), len(others), _TARGETS)
+    shared, members = (frame[names].iloc[rows].reset_index(drop=True) for frame in (shared, members))
+    others = others[names].iloc[generator.permutation(len(others))[:n]].reset_index(drop=True)
+    exact = _codes(shared, members, others)
+    near = [
+        np.hstack(parts) for parts in zip(*(_features(members[c], shared[c], others[c]) for c in names), strict=True)
+    ]
+    widths = [_features(members[c])[0].shape[1] for c in names]
+    singled = [_singled_out(made[:n], exact[1], generator) for made in (exact[0], exact[2])]
+    linked = _linked(near[1], [near[0][:n], near[2]], widths, generator)
+    told = _told_members([_nearest(near[1], part)[1] for part in (near[0][:n], near[2])])
+    return tuple(_risk(name, *found, delta) for name, found in zip(SAID, (singled, linked, told), strict=True))
+
+
+def _singled_out(made_from: IntArray, members: IntArray, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Return which descriptions, by the values of some columns of a row, fit exactly one person."""
+    n_columns = members.shape[1]
+    hits = np.empty(len(made_from), dtype=bool)
+    for i, row in enumerate(made_from):
+        named = generator.permutation(n_columns)[: generator.integers(2, min(n_columns, _MOST_NAMED) + 1)]
+        fitting = np.flatnonzero(members[:, named[0]] == row[named[0]])
+        for column in named[1:]:
+            fitting = fitting[members[fitting, column] == row[column]]
+        hits[i] = len(fitting) == 1
+    return hits
+
+
+def _linked(
+    shared: FloatArray, targets: list[FloatArray], widths: list[int], generator: np.random.Generator
+) -> list[npt.NDArray[np.bool_]]:
+    """Return for which persons the shared rows nearest to either half of their columns are the same."""
+    is_first = np.zeros(len(widths), dtype=bool)
+    is_first[generator.permutation(len(widths))[: len(widths) // 2]] = True
+    half = np.repeat(is_first, widths)
+    return [
+        _nearest(shared[:, half], part[:, half])[0] == _nearest(shared[:, ~half], part[:, ~half])[0] for part in targets
+    ]
+
+
+def _told_members(distances: list[FloatArray]) -> list[npt.NDArray[np.bool_]]:
+    """Say who is a member: whoever has a shared row nearer than a threshold, which half of the persons decide on."""
+    half = len(distances[0]) // 2
+    cuts = np.unique(np.concatenate([part[:half] for part in distances]))
+    shares = [np.searchsorted(np.sort(part[:half]), cuts, side="right") / half for part in distances]
+    cut = cuts[int((shares[0] - shares[1]).argmax())]
+    return [part[half:] <= cut for part in distances]
+
+
+def _nearest(shared: FloatArray, targets: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the shared row nearest to each target, and its squared distance."""
+    squares, place, least = (shared**2).sum(axis=1), [], []
+    for start in range(0, len(targets), 250):
+        part = targets[start : start + 250]
+        apart = squares - 2 * part @ shared.T
+        place.append(apart.argmin(axis=1))
+        least.append(apart.min(axis=1) + (part**2).sum(axis=1))
+    return np.concatenate(place), np.concatenate(least).round(5)
+
+
+def _codes(*frames: pd.DataFrame) -> list[IntArray]:
+    """Return the values of all columns as whole numbers, equal where the values are."""
+    whole = pd.concat([frame.astype(object) for frame in frames], ignore_index=True)
+    codes = np.column_stack([pd.factorize(column)[0] for _, column in whole.items()])
+    return np.split(codes, np.cumsum([len(frame) for frame in frames])[:-1])
+
+
+def _features(known: pd.Series, *others: pd.Series) -> list[FloatArray]:
+    """Return a column as coordinates for distances: ranks of numbers, indicators of categories and of gaps."""
+    if has_order(known.dtype):
+        values = np.sort(floats(known)[~np.isnan(floats(known))])
+        found = []
+        for column in (known, *others):
+            numbers = floats(column)
+            ranks = np.searchsorted(values, numbers) + np.searchsorted(values, numbers, side="right")
+            is_missing = np.isnan(numbers)
+            ranks = np.where(is_missing, 0.5, ranks / max(2 * len(values), 1))
+            found.append(np.column_stack([ranks, is_missing]).astype(np.float32))
+        return found
+    levels = known.astype(object).value_counts().index[:_MOST_LEVELS]
+    return [
+        ((column.astype(object).to_numpy()[:, None] == levels.to_numpy()) / np.sqrt(2)).astype(np.float32)
+        for column in (known, *others)
+    ]
+
+
+def _risk(name: str, of_members: npt.NDArray[np.bool_], of_others: npt.NDArray[np.bool_], delta: float) -> Risk:
+    """Return the risk, with Newcombe's interval of the difference of two shares."""
+    rates = [float(hits.mean()) for hits in (of_members, of_others)]
+    z, ends = float(ndtri(1 - delta / 2)), []
+    for rate, hits in zip(rates, (of_members, of_others), strict=True):
+        n = len(hits)
+        centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+        half = z / (1 + z**2 / n) * float(np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2)))
+        ends.append((centre - half, centre + half))
+    (low, high), (base_low, base_high) = ends
+    difference = rates[0] - rates[1]
+    lower = difference - float(np.hypot(rates[0] - low, base_high - rates[1]))
+    upper = difference + float(np.hypot(high - rates[0], rates[1] - base_low))
+    return Risk(name, *rates, lower, upper, len(of_members))
