@@ -63,7 +63,7 @@ def test_a_changed_bound_and_a_changed_file(run, received):
     (received / "certificate.json").write_text(json.dumps(values))
     code, out, _ = run("check", received / "certificate.json")
     assert code == 1
-    assert "FAILED   bound, a random row" in out
+    assert "FAILED   bound, table, a random row" in out
     assert "Do not rely on this certificate" in out
 
 
