@@ -22,7 +22,7 @@ Json = dict[str, Any]
 PREDICATE = f"https://fairflows.github.io/fairflows/certificate/v{FORMAT}"
 """The type of the statement's predicate: a certificate of this format."""
 
-EXPORTED = ("attestation.json", "croissant.json", "spdx.json", "card.md")
+EXPORTED: tuple[str, ...] = ("attestation.json", "croissant.json", "spdx.json", "card.md")
 """The files that `export_files` makes."""
 
 _ANONYMIZATION = (

@@ -143,7 +143,24 @@ def encode_batch(
 
 @dataclass(frozen=True)
 class FileRows:
-    """Which columns of a file make rows of them, and what is done where one is missing; as in `encode_batch`."""
+    """How the columns of a file make rows, as in the table that a model was fitted to.
+
+    Attributes
+    ----------
+    sensitive : str or list of str, optional
+        Columns that hold the sensitive attribute; by default those that the encoder was told.
+    grouping : Grouping, optional
+        How these columns become the groups that the model knows.
+    identifier : str, optional
+        Column that names the person of a row.
+    label : str, optional
+        Column of the label. A file need not have it.
+    missing_group, missing_label : str, default="error"
+        What is done with rows that miss their group or their label. A certificate is about rows that were treated so.
+        Rows that are dropped are counted in a warning.
+    time_formats : dict, optional
+        How a CSV file is to write times, by column.
+    """
 
     sensitive: str | Sequence[str] | None = None
     grouping: Grouping | None = None
@@ -151,6 +168,7 @@ class FileRows:
     label: str | None = None
     missing_group: MissingGroup = "error"
     missing_label: MissingLabel = "error"
+    time_formats: Mapping[str, str] | None = None
 
 
 @dataclass
@@ -379,16 +397,12 @@ def encode_file(
     target: str | Path,
     *,
     sensitive: str | Sequence[str] | None = None,
-    grouping: Grouping | None = None,
     identifier: str | None = None,
-    label: str | None = None,
-    missing_group: MissingGroup = "error",
-    missing_label: MissingLabel = "error",
+    rows: FileRows | None = None,
     text_format: TextFormat | None = None,
     keep: Sequence[str] = (),
     keep_order: bool = False,
     precision: Precision = "float32",
-    time_formats: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
     found: Found | None = None,
 ) -> int:
@@ -405,8 +419,14 @@ def encode_file(
     source, target : path
         CSV or Parquet files, by their names; they need not be of one kind. The source may be an Excel file. A CSV file
         is written in UTF-8, with decimal points and commas, or tabs where its name ends in .tsv.
-    sensitive, grouping, identifier, label, missing_group, missing_label
-        As in `encode_batch`. Rows that are dropped are counted in a warning.
+    sensitive : str or list of str, optional
+        Columns that hold the sensitive attribute; by default those that the encoder was told.
+    identifier : str, optional
+        Column that names the person of a row: noise, coin and fold are keyed hashes of it. Without one, every row gets
+        fresh randomness. Nobody may have more rows than somebody in training had.
+    rows : FileRows, optional
+        How the columns of the file make rows, where that is more than two columns say; instead of `sensitive` and
+        `identifier`.
     text_format : TextFormat, optional
         How the source is written, if it is a CSV file whose header does not show it.
     keep : sequence of str, default=()
@@ -416,8 +436,6 @@ def encode_file(
     precision : {"float32", "float64"}, default="float32"
         Type of encoded numbers. They are computed in float64, which exact decoding needs. Whole rows in the table's own
         columns keep their types.
-    time_formats : dict, optional
-        How a CSV file is to write times, by column: the ``time_formats`` of the table that the model was fitted on.
     on_progress : callable, optional
         Called with the number of encoded rows and, where known, of all rows.
     found : Found, optional
@@ -429,7 +447,7 @@ def encode_file(
         The number of encoded rows.
     """
     check_file(Path(target), Path(source))
-    rows = FileRows(sensitive, grouping, identifier, label, missing_group, missing_label)
+    rows = FileRows(sensitive, identifier=identifier) if rows is None else rows
     encode = BatchEncoder(model, rows, keep, precision)
     reader = TableReader(Path(source), BATCH_ROWS, encode.schema, encode.identifier, text_format)
 
@@ -446,10 +464,10 @@ def encode_file(
     n_buckets = int(np.clip(-(-n_expected // ROWS_PER_BUCKET), 1, MOST_BUCKETS))
     with new_file(Path(target)) as side, side_folder(Path(target)) as folder:
         tables = tables if keep_order else shuffled(tables, n_buckets, folder)
-        n_rows = write_table(tables, side, Path(target), time_formats)
+        n_rows = write_table(tables, side, Path(target), rows.time_formats)
         with naming_file(reader.path):
             encode.check_number_of_rows(found)
-    found.warn(label)
+    found.warn(rows.label)
     return n_rows
 
 

@@ -36,7 +36,7 @@ from fairflows.release.released import Released, Transformer, repeatable_persons
 from fairflows.report import words
 from fairflows.report.page import Report, report_contents
 from fairflows.storage import FILES, save
-from fairflows.stream import Found, encode_file, to_arrow, write_table
+from fairflows.stream import FileRows, Found, encode_file, to_arrow, write_table
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import columns_of, to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
@@ -414,10 +414,10 @@ class Run:
         )
 
     @property
-    def roles(self) -> dict[str, Any]:
-        """The arguments by which later files are encoded."""
+    def file_rows(self) -> FileRows:
+        """How the columns of later files make rows."""
         names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label", "time_formats")
-        return {name: getattr(self, name) for name in names}
+        return FileRows(**{name: getattr(self, name) for name in names})
 
     def table_of(self, path: Path, model: Transformer, text_format: TextFormat | None = None) -> Table:
         """Read a later file: the columns that the model knows, read and grouped as its own rows were."""
@@ -523,7 +523,7 @@ class Shared:
                 with warnings.catch_warnings():
                     # Persons of the sample keep their cells, as is meant.
                     warnings.filterwarnings("ignore", ".* keep the cell", DataWarning)
-                    n_rows = encode_file(self.release, whole, shared, **self.run.roles, found=found)
+                    n_rows = encode_file(self.release, whole, shared, rows=self.run.file_rows, found=found)
                 certificate = of_whole_file(certificate, found)
             certificate = naming_released_file(certificate, shared, n_rows, key)
             page = Report({**self.report.contents, "certificate": certificate.to_dict()}, verified=self.report.verified)

@@ -258,7 +258,7 @@ def _faults_of_blocks(s: Statement, c: Certificate) -> Iterator[str]:
             inside = [b - 1 for fold in s.blocks for b in fold.blocks[group]]
             n_cut = sum(inside) + sum(len(fold.blocks[group]) - 1 for fold in s.blocks)
             counts = zip(table.counts[0].cells, table.counts[0].counts[group], strict=False)
-            if not n_cut == s.persons.get(group) <= c.n[group]:
+            if n_cut != s.persons.get(group) or n_cut > c.n[group]:
                 yield f"The blocks of {group!r} are not those of the persons that it names"
             elif any(cell < len(inside) and count < inside[cell] for cell, count in counts):
                 yield f"A cell has fewer rows of {group!r} than its blocks say"

@@ -293,7 +293,7 @@ def encode(
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
     model, run = _open_model(folder)
-    settings: dict[str, Any] = {**_roles(run, sensitive, identifier), "keep": keep or ()}
+    roles = _roles(run, sensitive, identifier)
     if engine == "ray":
         from fairflows.stream import encode_folder
 
@@ -301,16 +301,21 @@ def encode(
             raise DataError("engine must be 'local' to read CSV files: Ray reads folders of Parquet files.")
         if keep_order:
             raise DataError("engine must be 'local' to keep the order of the rows.")
-        n_rows = encode_folder(model, source, out, **settings)
+        n_rows = encode_folder(model, source, out, keep=keep or (), **roles)
     else:
         from fairflows.certificate.check import list_files
-        from fairflows.stream import encode_file
+        from fairflows.stream import FileRows, encode_file
 
-        times = {} if run is None else run.time_formats
-        settings |= {"keep_order": keep_order, "text_format": text_format, "time_formats": times}
+        rows = FileRows(**roles, time_formats={} if run is None else run.time_formats)
+        settings: dict[str, Any] = {"keep": keep or (), "keep_order": keep_order, "text_format": text_format}
         with progress_bar("encoding", enabled=not quiet and sys.stderr.isatty()) as show:
             n_rows = encode_file(
-                model, source, out, on_progress=lambda done, total: show(done, total, f"{done:,} rows"), **settings
+                model,
+                source,
+                out,
+                rows=rows,
+                on_progress=lambda done, total: show(done, total, f"{done:,} rows"),
+                **settings,
             )
         certificate = folder / "certificate.json"
         if certificate.is_file() and not (keep or keep_order):  # such files are not covered
