@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 KERNEL_TESTS := tests/contracts/test_bijections.py tests/contracts/test_densities.py tests/encoder/test_flow.py \
 	tests/encoder/test_matching.py tests/training/test_training.py tests/test_storage.py tests/stream
 
-.PHONY: demo test test-all test-kernels test-engines test-standards test-lowest constraints-lowest fast-tests lint docs wheel clean
+.PHONY: demo test test-all test-kernels test-engines test-standards test-lowest constraints-lowest fast-tests lint docs words wheel clean
 
 demo: .venv/installed
 	$(BIN)/fairflows demo
@@ -64,6 +64,12 @@ lint: .venv/installed
 docs: .venv/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
 	$(BIN)/mkdocs build --strict --quiet --site-dir site
+
+# Spelling, words per page, and how easy the prose is to read.
+words: .venv/installed
+	$(BIN)/pip install --quiet --editable ".[words]"
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src benchmarks tools
+	$(BIN)/python tools/reading_ease.py
 
 # Builds the wheel, and does a small job with it in a folder where the sources are not.
 wheel: .venv/installed
