@@ -4,7 +4,8 @@
     python tools/reading_ease.py [--before FOLDER] [--limit 22000] [--page-limit 2500]
 
 Code, tables, formulas in backticks and links' addresses are no prose. Words are counted with code and tables; a lone
-sign, such as a table's bar, is no word. With `--before` a second checkout is measured beside this one. The exit code is 1 above a limit.
+sign, such as a table's bar, is no word. With `--before` a second checkout is measured beside this one. The exit code
+is 1 above a limit.
 """
 
 import argparse
