@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -511,8 +512,23 @@ class RowsSeen:
         """Count the other's rows of persons whose names are not here, that are recognised by their values."""
         contents = other.contents
         if self.named and other.named:
-            contents = contents[~np.isin(other.persons, self.persons)]
+            contents = contents[_times_among(other.persons, *self._distinct_persons) == 0]
         return self._recognised(contents)
+
+    @cached_property
+    def _distinct_persons(self) -> tuple[Hashes, npt.NDArray[np.intp]]:
+        """The distinct persons, in rising order, and how often each occurs; found once, since rows may come singly."""
+        return np.unique(self.persons, return_counts=True)
+
+    @cached_property
+    def _distinct_contents(self) -> tuple[Hashes, npt.NDArray[np.intp]]:
+        """The same of the contents."""
+        return np.unique(self.contents, return_counts=True)
+
+    @cached_property
+    def _n_once(self) -> int:
+        """How many rows have values that no other has."""
+        return int((self._distinct_contents[1] == 1).sum())
 
     def would_be_seen(self, other: RowsSeen) -> bool:
         """Whether `shared` would notice if the other's rows were all among these."""
@@ -525,12 +541,14 @@ class RowsSeen:
         many fresh rows would bring new values. And rows that only one person has in each file are the same ones where
         they are more than five times as frequent as rows of equal values are within this file.
         """
-        one = self.contents
-        if is_part(two, one) and (len(one) == len(two) or self._brings_new_values(len(two))):
+        n = len(self.contents)
+        values, times = np.unique(two, return_counts=True)
+        times_here = _times_among(values, *self._distinct_contents)
+        is_part_of_these = 0 < len(two) <= n and bool((times_here >= times).all())
+        if is_part_of_these and (n == len(two) or self._brings_new_values(len(two))):
             return len(two)
-        once = _once(one)
-        alike = len(np.intersect1d(once, _once(two), assume_unique=True))
-        by_chance = len(two) * (len(one) - len(once) + 1) / max(len(one), 1)
+        alike = int(((times == 1) & (times_here == 1)).sum())
+        by_chance = len(two) * (n - self._n_once + 1) / max(n, 1)
         return alike if alike > 5 * by_chance else 0
 
     def _brings_new_values(self, n: int) -> bool:
@@ -538,7 +556,7 @@ class RowsSeen:
 
         With 14 of them expected, none comes with probability e⁻¹⁴, less than one in a million.
         """
-        return n * len(_once(self.contents)) >= 14 * max(len(self.contents), 1)
+        return n * self._n_once >= 14 * max(len(self.contents), 1)
 
     def to_dict(self) -> dict[str, bool | str]:
         """Return plain values, which do not say whose rows are whose."""
@@ -652,10 +670,12 @@ def is_part(part: Hashes, whole: Hashes) -> bool:
     return bool(np.all((known[place] == values) & (known_counts[place] >= counts)))
 
 
-def _once(contents: Hashes) -> Hashes:
-    """Return the values that occur once."""
-    values, counts = np.unique(contents, return_counts=True)
-    return values[counts == 1]
+def _times_among(hashes: Hashes, values: Hashes, times: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Return how often each hash occurs, given the distinct values in rising order and how often each of them does."""
+    if not len(values):
+        return np.zeros(len(hashes), dtype=np.intp)
+    place = np.minimum(np.searchsorted(values, hashes), len(values) - 1)
+    return np.where(values[place] == hashes, times[place], 0)
 
 
 def _as_base64(hashes: Hashes) -> str:
