@@ -6,8 +6,10 @@ from dataclasses import fields, replace
 import matplotlib.pyplot as plt
 import pytest
 
+from fairflows.certificate import statement
 from fairflows.certificate.certificate import Assumption, Certificate
 from fairflows.certificate.statement import Statement
+from fairflows.report import words
 
 KEY = b"secret"
 STATED = [f.name for f in fields(Certificate) if f.name != "unchecked"]
@@ -221,3 +223,18 @@ def test_plot_shows_every_bound_and_the_target(certificate, changed):
     plt.close("all")
     with pytest.raises(ValueError, match=r"before must be a distance in \[0, 1\]; got 70"):
         certificate.plot(before=70)
+
+
+def test_a_statement_of_ones_own_takes_an_entry_of_each_table(certificate, monkeypatch):
+    """A new kind of statement: `FOUND_BY` in certificate/statement.py, its words, and the function that makes it."""
+    monkeypatch.setitem(statement.FOUND_BY, "model", ("model", "by hand"))
+    said = replace(words.STATEMENTS["model", "model"], text=lambda s, c: f"somebody reckons Δ ≤ {s.distance}")
+    monkeypatch.setitem(words.STATEMENTS, ("model", "by hand"), said)
+    own = Statement(about="model", by="by hand", distance=0.125)
+    others = tuple(s for s in certificate.statements if s.about != "model")
+    changed = replace(certificate, statements=(*others, own))
+    assert "somebody reckons Δ ≤ 0.125" in repr(changed)
+    assert Certificate.from_json(changed.to_json()).find("model") == own
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="cannot state 'model' by = 'by hand'"):
+        Certificate.from_json(changed.to_json())
