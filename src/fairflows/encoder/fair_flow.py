@@ -52,74 +52,76 @@ ROWS_PER_CHUNK = 2**12  # activations that stay in the cache: several times fast
 
 @dataclass(eq=False, repr=False)
 class FairFlow(Encoder):
-    """Fair Normalizing Flows: z = f_a(x), a bijection per group, so that z tells little of a.
+    """Encode rows by Fair Normalizing Flows: z = f_a(x), one bijection per group.
 
-    Trained by Algorithm 1 of Balunović et al. (2022): with the densities p̂_a of the groups, the densities of the
-    encoded groups are exact, p̂_Za(z) = p̂_a(f_a⁻¹(z))·|det|, and training minimises γ times their symmetrised KL
-    divergence plus (1 − γ) times the loss of a classifier on z.
+    Trained by Algorithm 1 of Balunović et al. (2022). With densities p̂_a of the groups, the densities of the encoded
+    groups are exact, log p̂_Za(z) = log p̂_a(f_a⁻¹(z)) + log |det ∂f_a⁻¹/∂z| (eq. 4). Training minimises γ·L_KL +
+    (1 − γ)·L_clf, where L_KL is half of their symmetrised KL divergence and L_clf the loss of a classifier on z.
 
     Parameters
     ----------
-    gamma : float
-        0 cares for the task alone, 1 for fairness alone.
-    bijection : {"realnvp", "spline"} or Bijection
-        Affine or rational-quadratic spline couplings. A single feature gets an elementwise spline. Of a `Bijection`,
-        one of `fairflows.bijection` or your own, the settings are taken: each fit makes it anew for the features and
-        groups of the table.
-    n_blocks, hidden : int, sequence of int
-        Of the named bijections: coupling blocks, and the hidden layers of the network in each.
-    head : sequence of int
+    gamma : float, default=0.1
+        Weight γ of fairness: 0 for the task alone, 1 for fairness alone.
+    bijection : {"realnvp", "spline"} or Bijection, default="realnvp"
+        Affine couplings, rational-quadratic spline couplings, or a bijection of your own. Each fit makes it anew for
+        the features and groups of the table. A single feature gets an elementwise spline.
+    n_blocks : int, default=4
+        Number of coupling blocks.
+    hidden : sequence of int, default=(50, 50)
+        Hidden layers of the network in each block.
+    head : sequence of int, default=(100,)
         Hidden layers of the classifier on z.
-    density : str, density, or one for each group
-        "mixture" (Gaussians, their number chosen by BIC), "realnvp" or "spline"; or a density
-        to fit, of `fairflows.density` or your own; or *known* densities in table units, one for each group, as a list
-        in the order of the sorted groups or a dict: `torch.distributions` objects, zuko flows or fitted densities.
-        Choose by ``held_out_log_likelihood_``, never by Δ: a density that is too simple, or trained too briefly, can
-        make the groups look more alike than they are, so that Δ is small and the claim false; one that overfits can
-        make them look more different.
-    criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}
-        Which laws are made alike: of z, of z given each label (the divergence is then the mean over the labels), of z
-        given the last label.
-    scalarisation : {"convex", "chebyshev"}
-        How the two losses are joined.
-    n_epochs, batch_size, ramp_epochs : int or "auto"
-        An epoch is a pass over the smallest group; γ rises over the ramp. "auto" scales the paper's settings to the
-        size of the table.
-    learning_rate, weight_decay : float
-        Of Adam; the rate is divided by ten after one and two thirds.
-    n_restarts : int
-        Starts from different weights, all trained at once; the best on held-out rows is kept.
-    validation : float
-        Share of the persons held out for that, and for the densities' held-out likelihood; 0 holds out none.
+    density : str, density, or one for each group, default="mixture"
+        "mixture" (Gaussians, their number chosen by BIC), "realnvp" or "spline"; a density to fit, of
+        `fairflows.density` or your own; or known densities in the table's units, one for each group, as a list in the
+        order of the sorted groups or as a dict. Choose by ``held_out_log_likelihood_``, never by Δ: a density that is
+        too simple makes the groups look more alike than they are.
+    criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}, default="demographic_parity"
+        Make the laws of z alike; or those of z given each label, by the mean divergence; or given the last label.
+    scalarisation : {"convex", "chebyshev"}, default="convex"
+        How the two losses become one.
+    n_epochs : int or "auto", default="auto"
+        Number of epochs. An epoch is a pass over the smallest group. "auto" scales the paper's setting to the table.
+    batch_size : int or "auto", default="auto"
+        Rows of each group in a step.
+    ramp_epochs : int or "auto", default="auto"
+        Epochs over which γ rises from 0.
+    learning_rate : float, default=0.01
+        Learning rate of Adam, divided by ten after one and two thirds of the epochs.
+    weight_decay : float, default=1e-4
+        Weight decay of Adam.
+    n_restarts : int, default=1
+        Starts from different weights, trained at once. The best on held-out rows is kept.
+    validation : float, default=0.1
+        Share of the persons that is held out for restarts and for the likelihood of the densities.
     alpha : float, default=0.05
         The training range is scaled into [alpha/2, 1 − alpha/2].
     dequantise : bool, default=True
         Add noise to every value on a grid, because values on a grid tell an adversary which encoder made them.
+    fresh_noise : bool, default=False
+        Train with noise that is new in every step, instead of the noise that each person keeps.
+    kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
+        Kinds of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
         Raise for a category that the training rows did not have, or encode it as "other".
-    kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
-        The content of columns whose types do not tell it.
-    fresh_noise : bool
-        Train densities and encoders with noise that is new in every step, instead of the noise that each person keeps
-        when rows are encoded. A trained density then cannot learn the noise of its rows; others get one draw.
     missing : {"error", "category"}, default=None
         Raise for missing values, or keep them as a category of their own; by default as the `Table` says, and "error"
         for any other kind of table.
     sensitive, identifier : str, default=None
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, default=None
-        The secret behind the noise, at least 16 bytes; by default a new one at each fit.
-    device : str
-        "auto" takes a GPU where there is one.
-    progress : bool
-        Show a progress bar.
-    random_state : int
+        Secret behind the noise, at least 16 bytes; by default a new one at each fit.
+    random_state : int, default=0
         Seed of densities, weights and batches.
+    device : str, default="auto"
+        "auto" takes a GPU where there is one.
+    progress : bool, default=False
+        Show a progress bar.
 
     Attributes
     ----------
     held_out_log_likelihood_ : ndarray of shape (K,), or None
-        Mean log p̂_a, in table units, of held-out rows.
+        Mean log p̂_a, in the table's units, of held-out rows.
     history_ : DataFrame
         Task loss, KL term and joint loss of each epoch.
 
