@@ -118,21 +118,21 @@ def recourse(
     encoder : FairFlow
         A fitted encoder with an inverse and densities.
     X : Table or frame
-        Rows; those that are accepted already are left out. Where nobody names their persons, a row's noise is that of
-        its index, before and after the change.
+        Rows; accepted ones are left out. Without an identifier a row's noise belongs to its index, before and after the
+        change.
     sensitive_features : array, optional
         Their groups, unless a column of X holds them.
-    classifier : classifier, optional
-        h, fitted on encoded rows; the encoder's own when not given.
-    favourable : label, optional
-        What counts as accepted; the last class when not given.
-    pool : Table, optional
-        Rows whose encodings may be z̃. Without, draws from the densities p̂_a, so that advice needs nobody else's row.
-    keep, increase, decrease : sequence of str
+    classifier : classifier, default=None
+        Decision h, fitted on encoded rows; by default the encoder's own.
+    favourable : label, default=None
+        Class that counts as accepted; by default the last one.
+    pool : Table, default=None
+        Rows whose encodings may be z̃; by default draws from the densities p̂_a, so that advice shows nobody's row.
+    keep, increase, decrease : sequence of str, default=()
         Columns that must stay as they are, may only rise, or may only fall.
     n_candidates : int, default=10
-        How many accepted z̃ to try: the nearest of all, of a random half, of a quarter, …
-    random_state : int
+        Number of accepted z̃ to try: the nearest of all, of a random half, of a quarter, …
+    random_state : int, default=0
         Seed of the draws.
 
     Examples

@@ -157,8 +157,8 @@ def load(path: str | Path, own: Sequence[type[Storable]] = ()) -> Any:
     ----------
     path : str or Path
         The folder.
-    own : sequence of classes
-        The code of parts of your own, since a saved model holds none: the class of each `Bijection` or `Density`.
+    own : sequence of classes, default=()
+        Classes of your own bijections and densities, because a saved model holds no code.
 
     Raises
     ------

@@ -43,9 +43,9 @@ class Frontier:
     Attributes
     ----------
     encoders : list
-        The fitted encoders, one per row of `to_frame`; a run that diverged has an encoder that is not fitted.
+        The encoders, one per row of `to_frame`; the encoder of a run that diverged is not fitted.
     measured : DataFrame
-        What each of them reaches.
+        Measures of each encoder.
     """
 
     encoders: list[Encoder]
@@ -145,17 +145,17 @@ def frontier(
     Parameters
     ----------
     estimator : encoder
-        Its settings, but for the one that sets the strength and random_state, are those of all models.
+        Encoder whose settings all models have, except the strength and ``random_state``.
     table : Table
         Rows to train on.
     strengths : sequence of float, default=(0.0, 0.02, 0.1, 0.2, 0.9)
         Values of the setting that trades accuracy for fairness: γ of `FairFlow` and `FairMatching`, the target of
         `FairCells`, the number of cells of `FairTree`.
     seeds : int or sequence of int, default=1
-        How many seeds, or which.
-    validation : Table, optional
-        Rows to measure on. Without, a fifth of the persons of `table` is kept out of training for it. Because a model
-        may be chosen by them, they cannot certify it, and the ledger says so.
+        Number of seeds, or the seeds themselves.
+    validation : Table, default=None
+        Rows to measure on; by default a fifth of the persons of `table`, who are kept out of training. They cannot
+        certify a model, because a model may be chosen by them.
     n_draws : int, default=10_000
         Draws from each group that Δ is estimated from (standard error below 0.5/√n), at most 8,000,000/K² for
         K groups. An encoder of cells has it exactly.

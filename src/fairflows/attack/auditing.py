@@ -170,7 +170,7 @@ def audit(
     most_rows: int | None = None,
     random_state: int = 0,
 ) -> Audit:
-    """Attack a release: many adversaries, the best chosen on validation persons, a rigorous bound on test persons.
+    """Attack a release with many adversaries; prove a lower bound on Δ for the best one, on test persons.
 
     Black-box adversaries see what is released: boosted trees, a random forest, nearest neighbours, logistic
     regression, networks with and without standardising, a stack of three learners, and the frequencies of exact values.
@@ -178,9 +178,9 @@ def audit(
     everything that every group's inverse tells. With more than two groups each adversary attacks the pair that it tells
     apart best.
 
-    Of very many rows a random part will do: of `train` about 400,000, in equal shares for the groups that have so many;
-    of test rows 100,000 for each adversary that learns, 60,000 for white-box ones, 50,000 for random forests and 20,000
-    for nearest neighbours, the stack and white-box forests.
+    Of very many rows a random part is used: about 400,000 of `train`, in equal shares for the groups; of `test` 100,000
+    for each adversary that learns, 60,000 for white-box ones, 50,000 for random forests and 20,000 for nearest
+    neighbours, the stack and white-box forests.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def audit(
         What is attacked: an encoder's latent, a pipeline's cells, or any representation of the rows of `train` and of
         `test`.
     train : Table
-        Rows for the adversaries to learn from; a part of the persons is kept aside for validation.
+        Rows that the adversaries learn from; a part of the persons is used for validation.
     test : Table
         Rows that the bound is computed from: independent draws from the law of a random row, at most one of each
         person, which are those that `certify` counts with the same seed.
@@ -199,8 +199,8 @@ def audit(
         Parts of the release that adversaries see: "cell" or "latent", and "label" for the true label beside it. By
         default the model's output.
     constraints : sequence of callable, default=()
-        Rules of the table, as functions of a frame that are true of every real row: an inverse that breaks one is not
-        the true group's.
+        Rules of the table, as functions of a frame that are true of every real row. An inverse that breaks one belongs
+        to another group.
     delta : float, default=0.05
         δ of the lower bounds.
     quick : bool, default=False

@@ -35,35 +35,34 @@ _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is 
 
 @dataclass(eq=False, repr=False)
 class FairCells(Encoder):
-    """The best cells for a label, so that their laws in the groups are at most a target apart.
+    """Encode rows as the cells that keep a label best while the groups' cells are at most a target apart.
 
-    A score η of the label is cut into bins, by group where the attribute is known at encoding, or else together with a
-    score ρ of the group; a linear programme then sends bins to cells so that the label is kept best while the groups'
-    laws of cells stay within Δ. The few bins that it splits are split by the person's coin. Nothing that a certificate
-    says rests on the scores: it counts cells of other persons.
+    A score η of the label is cut into bins b: by group where the attribute is known at encoding, else together with a
+    score ρ of the group. A linear programme sends bins to cells by Q(j | b) so that η is kept best while
+    ½ Σ_j |Σ_b (p_a − p_a')(b) Q(j | b)| ≤ Δ for all groups. A person's coin decides in the few bins that it splits. A
+    certificate does not rest on the scores, because it counts the cells of other persons.
 
     Parameters
     ----------
-    n_cells : int
-        The most cells.
-    target : float
-        The distance to be *certified*. The programme's own Δ is chosen so that a certificate comes out within it with
-        probability ``chance``; a target that so many persons cannot certify is refused.
-    attribute : {"encoding", "training"}
-        When the sensitive attribute is known. With "training", `transform` takes none: for those who may not ask for
-        it, or do not have it, in production.
-    label_score : classifier or regressor, optional
-        Predicts the label; gradient-boosted trees when not given.
-    group_score : classifier, optional
-        Predicts the group, with ``attribute="training"``; gradient-boosted trees when not given.
-    n_bins : int
-        About how many bins there are.
-    n_certify : int, optional
-        How many persons will certify; as many as the encoder is fitted on when not given.
-    delta : float
-        δ of the certificate, of which the first one spends its share.
-    chance : float
-        How probable it should be that the certificate comes out within the target.
+    n_cells : int, default=8
+        Largest number of cells.
+    target : float, default=0.05
+        Distance to be *certified*. The programme's own Δ is chosen so that the certificate is within it with
+        probability ``chance``. A target that so many persons cannot certify is refused.
+    attribute : {"encoding", "training"}, default="encoding"
+        When the sensitive attribute is known. With "training", `transform` takes none.
+    label_score : classifier or regressor, default=None
+        Predictor of the label; by default gradient-boosted trees.
+    group_score : classifier, default=None
+        Predictor of the group with ``attribute="training"``; by default gradient-boosted trees.
+    n_bins : int, default=576
+        Approximate number of bins.
+    n_certify : int, default=None
+        Number of persons who will certify; by default as many as the encoder is fitted to.
+    delta : float, default=0.05
+        δ of the certificate; its first look spends a share of it.
+    chance : float, default=0.9
+        Probability that the certificate is within the target.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The content of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
@@ -85,9 +84,9 @@ class FairCells(Encoder):
     planned_ : float
         The bound that a certificate stays within with probability ``chance``.
     levels_ : ndarray of shape (n_cells_, n_targets)
-        What is expected of the label in each cell.
+        Mean of the label in each cell.
     laws_ : ndarray of shape (K, n_cells_)
-        Each group's law of cells among the rows that the programme was made from: no statement about others.
+        Each group's law of cells among the rows that the programme was made from.
 
     Examples
     --------

@@ -51,23 +51,24 @@ _ROWS_PER_CHUNK = 2**18
 class FairMatching(Encoder):
     """Encode categorical tables by matching the cells of each group to those of the largest group.
 
-    Two bijections are known in closed form: *sort-and-match*, which makes the groups' laws as alike as any bijection
-    can, and the *label split*, which does so among cells of the same predicted label and so keeps the task. A keyed
-    coin for each person picks the first with probability γ (Balunović et al., 2022).
+    Two bijections have a closed form (Balunović et al., 2022). *Sort-and-match* pairs cells in the order of their
+    probability; no bijection has a smaller Δ = ½ Σ_i |p̂_Z0(i) − p̂_Z1(i)| (Lemma 5.4). The *label split* does the same
+    among cells of one predicted label, and so keeps the task. A keyed coin of each person picks the first with
+    probability γ.
 
     Parameters
     ----------
-    gamma : float
-        0 is the label split alone, the most accurate; 1 is sort-and-match alone, the fairest.
+    gamma : float, default=0.1
+        Probability γ of sort-and-match: 0 is the most accurate, 1 the fairest.
     density : {"made", "counts"} or callable, default="made"
         The density of cells p̂_a: an autoregressive network, smoothed counts, or a function that makes a density from
         the level counts.
-    hidden : sequence of int
+    hidden : sequence of int, default=(50, 50)
         Hidden layers of the network.
-    n_bins : int
-        Quantile bins of number columns with many values.
-    max_cells : int
-        The most cells, counted once for every group. The default takes up to three gigabytes.
+    n_bins : int, default=4
+        Number of quantile bins of a number column with many values.
+    max_cells : int, default=10_000_000
+        Largest number of cells, counted once for every group. The default takes up to three gigabytes.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The content of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
@@ -75,14 +76,14 @@ class FairMatching(Encoder):
     missing : {"error", "category"}, default=None
         Raise for missing values, or keep them as a category of their own; by default as the `Table` says, and "error"
         for any other kind of table.
-    sensitive, identifier : str, optional
+    sensitive, identifier : str, default=None
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
-    key : bytes, optional
-        The secret behind the coins, at least 16 bytes; a new one at each fit when not given.
-    random_state : int
+    key : bytes, default=None
+        Secret behind the coins, at least 16 bytes; by default a new one at each fit.
+    random_state : int, default=0
         Seed of the densities.
-    device : str
-        Where networks are trained.
+    device : str, default="cpu"
+        Device that networks are trained on.
 
     Attributes
     ----------

@@ -40,36 +40,35 @@ _RATES = 201  # lowest rates that are tried
 
 @dataclass(eq=False, repr=False)
 class FairTree(Encoder):
-    """Encode rows as cells that tell much about the table and nothing about the group.
+    """Encode rows as cells that keep much of the table and hold the same share of every group.
 
-    A binary tree in which every node splits *each group at its own quantile* of one score, so that every cell holds the
-    same share of every group. At each node the score is the one whose split explains most of the variance of the label
-    and of all columns: the label's own score, or a principal component of the ranked columns. So the cells serve the
-    label and other questions too.
+    Every node of a binary tree splits *each group at its own quantile* of one score. The score is the one whose split
+    explains most of the variance of the label and of all columns: the label's own score, or a principal component of
+    the ranked columns. So the cells serve the label and other purposes.
 
-    Scores and nodes are chosen on some persons, the thresholds are set on others, at one row of each. A row at a
-    threshold is sent left or right by a coin that belongs to the person. A row with a value that the tree cannot know
-    (a new category, or a missing value where none was) has the score −∞ at every node, in every group. Encoding needs
-    the sensitive attribute.
+    Scores and nodes are chosen on some persons, and thresholds are set on others, at one row of each. A row at a
+    threshold goes left or right by a coin that belongs to the person. A row with a value that the tree cannot know (a
+    new category, or a missing value where none was) has the score −∞ at every node, in every group. Encoding needs the
+    sensitive attribute.
 
     Parameters
     ----------
     n_cells : int, default=64
         The number of cells.
     targets : sequence of column names, default=None
-        The columns that the cells are to tell, beside the label; all of them when not given.
+        Columns that the cells should keep, beside the label; by default all of them.
     label_weight : float, default=1.0
-        What the label counts, where all columns together count 1.
+        Weight of the label; all columns together have the weight 1.
     label_score : classifier or regressor, default=None
-        Predicts the label from the columns; boosted trees when not given.
+        Predictor of the label; by default gradient-boosted trees.
     n_components : int, default=16
-        The most principal components that may be split.
+        Largest number of principal components.
     calibration : float or None, default=0.5
         The share of the persons that the thresholds are set on; the others choose scores and nodes. With None all
         persons choose, and `cut` sets the thresholds on others.
     spend : float, default=0.0
-        How much the root may tell of the group for the sake of a label with two classes: it may split the groups at
-        rates that differ by so much, where the label gains most.
+        Largest difference between the shares of the groups that the root sends to one side, for the sake of a label
+        with two classes.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The kinds of columns that should not be inferred.
     unseen : {"error", "other"}, default="error"

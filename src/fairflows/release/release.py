@@ -72,22 +72,22 @@ _LEAVES = 16  # of the tree that cuts encoded rows into cells, by default
 
 @dataclass(eq=False, repr=False)
 class Release(Encoder):
-    """Release every row of a table as a cell, or as a row drawn from it, with statements about what it tells.
+    """Release every row of a table as a cell, or as a row that is drawn from the cell.
 
-    Persons are dealt out to two folds, with one model each, so that two statements hold at once and nobody is held
-    back. *This table*: the cells of its rows are counted exactly. *Persons to come* are dealt out by a keyed hash of
-    their identifier, and are new to both models.
+    The persons are dealt to two folds with one model each, so that two statements hold and nobody is held back. *This
+    table*: the cells of its rows are counted exactly. *Persons to come* go to a fold by a keyed hash of their
+    identifier, and are new to both models.
 
-    With `FairTree`, the scores and the nodes of fold f's tree are chosen on the other fold, and its thresholds are set
-    at the persons of fold f. So the rows of the table are matched: every cell holds nearly the same share of every
-    group. Persons of the table **keep their cell**: a later row of theirs is drawn from it, whatever it holds. With any
-    other encoder that gives cells, model f is fitted to the other fold, and encodes the persons of fold f in this and
-    every later table; the cells of `FairFlow` and `FairMatching`, which give none, are the leaves of a decision tree
-    for the label. All models have one key. The numbers of the cells of model 1 follow those of model 0.
+    With `FairTree`, the scores and nodes of fold f's tree are chosen on the other fold, and its thresholds are set at
+    the persons of fold f. So every cell holds nearly the same share of every group of the table. Persons of the table
+    **keep their cell**: a later row of theirs is drawn from it. With another encoder of cells, model f is fitted to
+    the other fold and encodes the persons of fold f in this and every later table. `FairFlow` and `FairMatching` give
+    no cells; a decision tree for the label cuts their output. All models have one key, and the numbers of the cells of
+    model 1 follow those of model 0.
 
-    **Without an identifier** nobody can recognise a person who comes again, so that folds and coins exist only while
-    `fit` or `fit_transform` runs: `fit_transform` releases the table that it is fitted to. `transform` takes every row
-    for a new person; rows of the training table are refused where their values tell, and are not covered otherwise.
+    **Without an identifier** a person who comes again cannot be recognised. Folds and coins then exist only while
+    `fit` or `fit_transform` runs. `transform` takes every row for a new person; rows of the training table are refused
+    where their values identify them, and are not covered otherwise.
 
     Parameters
     ----------
@@ -111,12 +111,11 @@ class Release(Encoder):
     n_folds : {1, 2}, default=2
         With 1 there is one model, fitted to all persons, and other persons certify it.
     most_rows : int, default=None
-        The most rows that a person may have, where it is known beforehand. It must not depend on who is in a fold: by
-        default it is the most that the persons of either fold have, and the table is refused where somebody in the
-        other fold has more.
+        Largest number of rows of a person. By default the most that the persons of one fold have; a table in which a
+        person of the other fold has more is refused.
     text_columns : sequence of str, default=()
-        Columns that are text by their meaning, such as codes, even where all values in a fold could be read as numbers,
-        dates or truth values. A column that is text only because of some persons is refused.
+        Columns that are text even where all values in a fold could be read as numbers, dates or truth values. Without
+        this, a column that is text only because of some persons is refused.
     rules : sequence of str, default=()
         Expressions over columns that are true in every row that is drawn, such as ``"start <= end"``
         (`fairflows.release.rules`).
