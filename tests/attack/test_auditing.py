@@ -139,7 +139,7 @@ class TestCategorical:
         found = audit(cells, adult[0], adult[2], quick=True)
         assert found.released == ("cell",)
         assert set(found.to_frame()["box"]) == {"black"}
-        certificate = certify(cells, adult[2], audit=found, target=0.1)
+        certificate = certify(cells, adult[2], audit=found, target=0.15)
         assert certificate.status == "CERTIFIED"
         assert certificate.rows == found.rows
         assert found.attack_lower <= certificate.cell_upper
