@@ -1,4 +1,4 @@
-"""Fair representations of tables, and certificates of what they still reveal about a sensitive attribute.
+"""Fair representations of tables, and certificates of how much they reveal about a sensitive attribute.
 
 The public names stand in ``__init__.pyi`` and are loaded on first use, so that ``import fairflows`` and
 ``fairflows --help`` start at once and do not import torch.

@@ -495,7 +495,7 @@ class NeuralSpline(Bijection):
 
 
 class ElementwiseSpline(Bijection):
-    r"""A monotone map of every feature by itself: what remains of a coupling when there is one feature.
+    r"""A monotone map of each feature, for tables with a single feature.
 
     :math:`z = \mathrm{spline}(e^{c} x + d)`, with free c, d and knots for each model, group and feature. It starts as
     the identity, up to a little noise in the knots that differs from seed to seed.

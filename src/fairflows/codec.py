@@ -472,7 +472,7 @@ class Codec:
 
     @property
     def names_(self) -> list[str]:
-        """What each dimension of model space holds."""
+        """Content of each dimension of model space."""
         return [name for name, _ in self._dimensions()]
 
     @property

@@ -397,7 +397,7 @@ def _same(before: pd.Series, after: pd.Series) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Matches:
-    """Each row as it is in its own group, and as every other group would have it.
+    """Each row in its own group, and its counterpart in every other group.
 
     Attributes
     ----------

@@ -203,7 +203,7 @@ def _data_type(column: pd.Series) -> str:
 
 
 def _cell(value: object) -> str:
-    """Return text that Markdown shows as it is, in one line."""
+    """Return text that Markdown shows literally, in one line."""
     text = " ".join(str(value).split())
     for mark in "\\`*_{}[]<>#|":
         text = text.replace(mark, "&lt;" if mark == "<" else "&gt;" if mark == ">" else f"\\{mark}")

@@ -89,7 +89,7 @@ class AdamSteps:
         self._adam.step()
 
     def _run_aside(self) -> None:
-        """Take a step on a stream of its own, as the capture that follows needs."""
+        """Take a step on a separate stream, which the following capture needs."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):

@@ -90,7 +90,7 @@ State = dict[str, Any]
 
 @runtime_checkable
 class Storable(Protocol):
-    """An object that says what it is saved by. Nobody has to inherit from this class: the two methods are enough."""
+    """Protocol of objects that can be saved: the two methods are enough, without inheritance."""
 
     def to_dict(self) -> State:
         """Return plain values, arrays, tensors, and objects that can be saved in turn."""
@@ -151,7 +151,7 @@ def save(model: Any, path: str | Path) -> None:
 
 
 def load(path: str | Path, own: Sequence[type[Storable]] = ()) -> Any:
-    """Load what `save` wrote.
+    """Load a model or density from a folder that `save` wrote.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def load(path: str | Path, own: Sequence[type[Storable]] = ()) -> Any:
 
 
 def model_hash(model: object, key: Secret) -> str:
-    """Return a hash of everything that decides what a model releases: its settings, and all that fitting learnt.
+    """Return a hash of everything that decides a release: settings and fitted values.
 
     It covers the values that a model is saved by, so that a model that was saved and loaded has the same hash. A model
     of somebody else's classes has one, too.
@@ -254,7 +254,7 @@ class _Writer:
         self.ledgers: list[Ledger] = []  # one, or that of each model where several make up one
 
     def write(self, value: Any, where: str) -> Any:
-        """Return the JSON form of a value; `where` says in messages what it belongs to."""
+        """Return the JSON form of a value; messages name it by `where`."""
         if value is None or isinstance(value, bool | str) or type(value) is int:
             return value
         if type(value) is float and math.isfinite(value):
@@ -352,7 +352,7 @@ class _Describer(_Writer):
         return described
 
     def _state(self, state: State, where: str) -> State:
-        """Describe the values that decide something; settings and what was fitted are attributes by their names."""
+        """Return the settings and fitted values that decide a release, by attribute name."""
         kept = {name: part for name, part in state.items() if name not in _NOT_HASHED}
         for part in ("settings", "fitted"):
             if isinstance(kept.get(part), Mapping):

@@ -173,7 +173,7 @@ class FileRows:
 
 @dataclass
 class Found:
-    """What is known of rows after they were encoded; of several batches together."""
+    """Findings about encoded rows, added up over batches."""
 
     unknown: Counter[Hashable] = field(
         default_factory=Counter
@@ -185,7 +185,7 @@ class Found:
     rows_each: pd.Series = field(default_factory=lambda: pd.Series(dtype=np.int64))  # by the hash of a person's name
 
     def add(self, other: Found) -> None:
-        """Add what was found in another batch."""
+        """Add the findings of another batch."""
         self.unknown.update(other.unknown)
         self.beyond.update(other.beyond)
         self.dropped += other.dropped
@@ -216,7 +216,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Encoded:
-    """An encoded batch, and what was found in it."""
+    """An encoded batch with its findings."""
 
     table: pa.Table
     found: Found
@@ -731,7 +731,7 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
 
 
 def _counted(encoded: Iterable[Encoded], found: Found, show: Callable[[int], None]) -> Iterator[pa.Table]:
-    """Yield encoded batches in one schema; add up what was found in them, and show how many rows are done."""
+    """Yield encoded batches in one schema; add up their findings, and show the progress."""
     schema: pa.Schema | None = None
     done = 0
     for batch in encoded:

@@ -193,7 +193,7 @@ def share(
 
 @dataclass(frozen=True)
 class _Fitted:
-    """A fitted model, the rows to share, and what measurements are made on."""
+    """A fitted model, the rows to share, and the rows to measure on."""
 
     model: Encoder
     rows: pd.DataFrame  # the release of all rows of the table, in its order
@@ -242,7 +242,7 @@ class _Job:
         return self._fit_cells() if self.method == "cells" else self._choose_from_frontier()
 
     def _fit_trees(self) -> _Fitted:
-        """Fit two trees to everybody, and a second pair to four fifths, whom measurements are made with."""
+        """Fit two trees to everybody, and for the measurements a second pair to four fifths."""
         table = self.table
         self.say("fitting two trees, with every person in one of them")
         model = self._release(FairTree(**self._common()), spend=self.spend, target=self.target)
@@ -440,7 +440,7 @@ class Run:
 
 @dataclass(frozen=True, repr=False)
 class Shared:
-    """A table to share, and what is known about it: the result of `share`.
+    """Result of `share`: a table to share, its certificate, and measurements.
 
     Attributes
     ----------
@@ -634,7 +634,7 @@ def read_run(out: Path) -> Run:
 
 
 def certified_part(table: Table, run: Run, certificate: Certificate, model: Transformer) -> Table:
-    """Return the rows that a certificate is about: the table as it is, or the part of it that `share` certified on."""
+    """Return the rows that a certificate is about: the whole table, or the part that `share` certified on."""
     if len(table) != run.rows or table.fingerprint(Released.of(model).secret) == certificate.rows:
         return table
     return table.split(CERTIFYING, VALIDATION, run.random_state)[2]

@@ -66,7 +66,7 @@ class Told:
 
     @property
     def told(self) -> float:
-        """The share of a blind guess's errors that the released row avoids: 0 tells nothing, 1 everything."""
+        """Share of a blind guess's errors that the released row avoids: 0 reveals nothing, 1 everything."""
         return max(0.0, (self.released - self.majority) / (1 - self.majority)) if self.majority < 1 else 0.0
 
     def to_dict(self) -> dict[str, str | float]:
@@ -76,7 +76,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Rule:
-    """How well one way to predict the label does, for persons whom nothing was learnt from."""
+    """Quality of one way to predict the label, on persons that were not learnt from."""
 
     right: float  # the share that is right; of a number R², the share of the variance that is explained
     auc: float | None  # how well scores rank a class above the others, mean over the classes; None for a number
@@ -87,7 +87,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class LabelWorth:
-    """What a shared table is worth for the label."""
+    """Worth of a shared table for predicting the label."""
 
     name: str
     classes: tuple[str, ...]  # none for a number
@@ -112,7 +112,7 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Usefulness:
-    """What a shared table is worth.
+    """Measures of the worth of a shared table.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Usefulness:
     n_learnt: int
 
     def to_frame(self) -> pd.DataFrame:
-        """Return what a shared row tells: one line per column, then the sensitive attribute."""
+        """Return how much a shared row reveals: one line per column, then the sensitive attribute."""
         frame = pd.DataFrame([line.to_dict() for line in [*self.columns, self.sensitive]])
         return frame.rename(columns={"name": "column"}).set_index("column")
 
@@ -173,7 +173,7 @@ class Apart:
         return measure_risks(self.rows[0].reset_index(drop=True), members, others, delta, random_state)
 
     def unseen(self) -> Apart:
-        """Return both halves of the other persons: adversaries who attack a second release know nobody else."""
+        """Return both halves of the other persons, the only ones that attackers of a second release know."""
         places = self.judge.persons.split(0.5, random_state=0)
         rows = None if self.rows is None else (self.rows[1].iloc[places[0]], self.rows[1].iloc[places[1]])
         return Apart(self.model, self.judge.take(places[0]), self.judge.take(places[1]), rows)
@@ -276,7 +276,7 @@ def fitted_apart(release: Release, table: Table, random_state: int = 0) -> Apart
 def _parts(
     model: Model, table: Table, others: Table | None, encoded: tuple[pd.DataFrame, pd.DataFrame] | None, seed: int
 ) -> Apart:
-    """Return what is measured: the model itself where other persons are given, else a second release."""
+    """Return the model to measure: the given one if there are other persons, else a second release."""
     if others is not None:
         return Apart(model, table, others, encoded)
     if not isinstance(model, Release) or model.table_ is None:

@@ -1,1 +1,1 @@
-"""Adversaries that try to tell the group from what is released."""
+"""Adversaries that guess the group from a release."""

@@ -1,4 +1,4 @@
-"""audit: attack a release with many adversaries, and report what the best of them proves."""
+"""audit: attack a release with many adversaries, and report the bound that the best one proves."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _linked(
 
 
 def _told_members(distances: list[FloatArray]) -> list[npt.NDArray[np.bool_]]:
-    """Say who is a member: whoever has a shared row nearer than a threshold, which half of the persons decide on."""
+    """Return who is said to be a member: persons with a shared row nearer than a threshold."""
     half = len(distances[0]) // 2
     cuts = np.unique(np.concatenate([part[:half] for part in distances]))
     shares = [np.searchsorted(np.sort(part[:half]), cuts, side="right") / half for part in distances]

@@ -1,4 +1,4 @@
-"""Upper and lower bounds on what a release tells about the group, as pure functions of arrays."""
+"""Upper and lower bounds on how much a release reveals about the group, as pure functions of arrays."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What all bounds share: their arguments, checked once, and solving a monotone condition from the safe side."""
+"""Checks of the arguments of bounds, and the safe solution of a monotone condition."""
 
 from __future__ import annotations
 

@@ -263,6 +263,6 @@ def _frequencies(counts: FloatArray) -> FloatArray:
 
 
 def _variance(n: ArrayLike) -> FloatArray:
-    """Return 1/n, infinite where nobody was counted: the bound is then 1."""
+    """Return 1/n, which is infinite for n = 0, so that the bound is 1."""
     n = np.asarray(n, dtype=np.float64)
     return np.where(n > 0, 1 / np.where(n > 0, n, 1), np.inf)

@@ -1,4 +1,4 @@
-"""What a bound on the statistical distance says about parity, odds, selection rates, accuracy and errors.
+"""Consequences of a bound on Δ for parity, odds, selection rates, accuracy and errors.
 
 Demographic parity needs no function: Δ is the largest parity distance that any classifier on the release can have, and
 one attains it. For K groups the same holds of the worst pair. With Δ_y = TV(Z | a, y; Z | b, y) every classifier has an
@@ -124,7 +124,7 @@ def error_lower_bound(base_rates: ArrayLike, distance: float) -> float:
 
 
 def rounded_up(bound: float, digits: int = 4) -> str:
-    """Format an upper bound, rounded up: never below what was proved.
+    """Format an upper bound, rounded up, so that it is never below the proved one.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def rounded_up(bound: float, digits: int = 4) -> str:
 
 
 def rounded_down(bound: float, digits: int = 4) -> str:
-    """Format a lower bound, rounded down: never above what was proved."""
+    """Format a lower bound, rounded down, so that it is never above the proved one."""
     return f"{_on_grid(bound, digits, math.floor):.{digits}f}"
 
 

@@ -1,4 +1,4 @@
-"""Model-based bounds: what the best adversary reaches if the estimated densities are the truth.
+"""Model-based bounds: the advantage of the best adversary if the estimated densities are the truth.
 
 Everything here is a function of one table of shape (N, K drawn, K density). Row i holds one fresh draw z_i^a from the
 latent law p̂_Za of every group a, and log p̂_Zb(z_i^a) under every group b. One draw from *each* group per row: the

@@ -1,1 +1,1 @@
-"""What a release tells about the group: certificates, how they are made, and how they are checked."""
+"""Certificates of how much a release reveals about the group: how they are made and checked."""

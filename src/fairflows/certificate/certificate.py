@@ -1,4 +1,4 @@
-"""The certificate as a document: its statements, what they are about, and what they rest on; as text, HTML and JSON."""
+"""The certificate as a document: statements, subjects and assumptions; as text, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a release reveals about the group, as a list of statements that are never merged into one number.
+    """A list of statements about how much a release reveals; they are never merged into one number.
 
     Every bound is a statistical distance Δ in [0, 1]: the largest demographic parity distance that any classifier on
     the release can have. The best adversary between two groups has the balanced accuracy (1 + Δ)/2. For more than two

@@ -1,4 +1,4 @@
-"""certify: bounds on what a release reveals about the group, from persons that its model has not seen."""
+"""certify: statements about how much a release reveals about the group."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def certify(
     most_rows: int | None = None,
     random_state: int = 0,
 ) -> Certificate:
-    """Certify what a release reveals about the group.
+    """Certify how much a release reveals about the group.
 
     A `Release` states how far apart the groups of its own table are, counted exactly, and with `FairTree` a bound on
     persons to come that needs no held-out persons. Such a certificate looks at nobody, and can be had again and again.
@@ -298,7 +298,7 @@ class Case:
             yield statement_on_new_persons(self._count_new(self.trees), blocks, self.groups)
 
     def _count_new(self, release: Release) -> list[IntArray]:
-        """Count one row of each new person by group and cell, for each fold; raise where nobody is new."""
+        """Count one row of each new person by group and cell, for each fold; raise if there are none."""
         rows, table = self.rows, release.table_
         if table is not None and len(table.person) and rows.persons.named:
             known = table.kept_cells(rows.persons, release.key_) >= 0

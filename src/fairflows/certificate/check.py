@@ -1,4 +1,4 @@
-"""check: what a receiver can find out about a certificate and a file, with neither the model nor any secret.
+"""check: the checks of a certificate and a file that need neither the model nor a secret.
 
 A certificate names the files that were written with it. Files that are encoded later are added to the producer's list
 beside it, ``certificate.files.json`` for ``certificate.json``: their SHA-256 beside that of the certificate.
@@ -35,7 +35,7 @@ _LIST_FORMAT = 2
 
 @dataclass(frozen=True)
 class Result:
-    """What one check found."""
+    """Result of one check."""
 
     what: str  # what was checked
     verdict: Verdict  # UNKNOWN: a check that was asked for could not be made; note: no receiver can check it
@@ -44,7 +44,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Checked:
-    """What `check` found; true where every check passed."""
+    """Results of `check`; true if every check passed."""
 
     certificate: Certificate  # it counts as checked where every check passed
     results: tuple[Result, ...]  # one for each check
@@ -83,7 +83,7 @@ def check(
     max_known_half: float | None = None,
     max_population: float | None = None,
 ) -> Checked:
-    """Check a certificate, and a released file, with what a receiver has: no model, no key, no original rows.
+    """Check a certificate and a released file without the model, the key and the original rows.
 
     Every bound on the true distribution is computed again from the counts that its statement prints. The file's
     SHA-256 is compared with those that the certificate names, and with the producer's list beside it
@@ -160,7 +160,7 @@ def check(
 
 
 def _check_statements(c: Certificate) -> Iterator[Result]:
-    """Compare every statement with what follows from its counts, and the status with the statements."""
+    """Compare every statement with its recomputation, and the status with the statements."""
     wrong = next(_faults_of_counts(c), None)
     if wrong is not None:
         yield Result("counts", "FAILED", wrong)
@@ -195,7 +195,7 @@ def _check_status(c: Certificate) -> Result:
 
 
 def _faults_of_counts(c: Certificate) -> Iterator[str]:
-    """Yield what is wrong with the counts, in sentences; the first one makes the others meaningless."""
+    """Yield the faults of the counts, as sentences; the first one makes the others meaningless."""
     for statement in c.statements:
         about = _said(statement)
         if statement.about == "table":
@@ -239,7 +239,7 @@ def _faults_of_table(s: Statement, c: Certificate) -> Iterator[str]:
 
 
 def _faults_of_blocks(s: Statement, c: Certificate) -> Iterator[str]:
-    """Yield what is wrong with blocks, by themselves and beside the counts of the table."""
+    """Yield the faults of blocks, alone and beside the counts of the table."""
     table = c.find("table")
     if not s.blocks:
         yield "It states a bound on persons to come, and no blocks that show it"
@@ -292,7 +292,7 @@ def _faults_of_labels(every: Statement, given: list[Statement]) -> Iterator[str]
 
 
 def _check_spending(c: Certificate) -> Result:
-    """Compare the δ of the bounds on the true distribution with what may be spent."""
+    """Compare the δ of the bounds on the true distribution with the allowed share."""
     try:
         delta = checked_delta(c.delta)
         allowed = delta_of_look(delta, c.look) if c.look else delta
@@ -530,6 +530,6 @@ def _check_histogram(path: Path, names: list[str], c: Certificate) -> Result:
 
 
 def _canonical_sha256(text: str) -> str:
-    """Return the SHA-256 of a JSON text, whatever its spaces and the order of its names."""
+    """Return the SHA-256 of a JSON text, independent of spaces and of the order of names."""
     canonical = json.dumps(parse_json(text), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -68,7 +68,7 @@ class Looks:
 
     @property
     def releases(self) -> Looks:
-        """The record of releases of tables, kept as looks are: two releases of the same rows may tell everything."""
+        """Record of releases, kept like looks: two releases of the same rows may reveal everything."""
         folder = self.folder / "releases"
         with _explained(self.folder):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -225,7 +225,7 @@ def _digest(key: Key) -> str:
 
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
-    """Turn an error of the system into one that says what the folder is for, and how to choose another."""
+    """Turn a system error into one that names the folder's purpose and how to choose another."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Statements of a certificate: what each one says, the numbers it follows from, and how it is made and recomputed.
+"""Statements of a certificate: their meaning, their numbers, and how they are made and recomputed.
 
 A new kind of statement takes an entry of `FOUND_BY`, a function that makes it, which `certify` calls, and one entry of
 `fairflows.report.words.STATEMENTS`: certificates print it, and `verify` makes it again.
@@ -97,7 +97,7 @@ class FoldCounts:
         first: int = 0,
         rounded: bool = False,
     ) -> FoldCounts:
-        """Return what is printed of counts (K, k): some cells merged, the others rounded down to tens if `rounded`.
+        """Return the printed counts (K, k): some cells merged, others rounded down to tens if `rounded`.
 
         `first` is the number of the first cell.
         """
@@ -338,7 +338,7 @@ def _observed(counts: Counts) -> float:
 
 
 def counted_statements(case: Case, delta: float) -> Iterator[Statement]:
-    """Bound the true distribution from persons whom the models have not seen, counted by cell.
+    """Bound the distance of the true distribution by counting persons that are new to the models.
 
     There is one statement per law, and for a random row one given each label.
     """
@@ -398,7 +398,7 @@ def attack_statements(found: AttackResult) -> Iterator[Statement]:
 
 @dataclass(frozen=True)
 class Counted:
-    """Persons whom one model has not seen, counted by label, group and cell."""
+    """Persons that are new to one model, counted by label, group and cell."""
 
     counts: Counts  # (C, K, k), with C = 1 where the table has no label
     labels: Sequence[Hashable]  # the C labels; empty without
@@ -415,12 +415,12 @@ class Counted:
         return Counted(pairs.reshape(L, K, k * L), self.labels, True, self.share, self.first * L)
 
     def fold(self, groups: Sequence[str], delta: float) -> FoldCounts:
-        """Return what is printed of all persons, and bounds the true Δ at this δ."""
+        """Return the printed counts of all persons, which bound the true Δ at this δ."""
         merged = self._merged
         return FoldCounts.of(self.counts.sum(axis=0), merged, groups, delta=delta, share=self.share, first=self.first)
 
     def folds_by_label(self, groups: Sequence[str], delta: float) -> dict[str, FoldCounts]:
-        """Return what is printed of the persons with each label; the bounds hold at this δ together.
+        """Return the printed counts of the persons with each label; the bounds hold together at this δ.
 
         A count that is merged given one label must not follow from that of all persons less those given the other
         labels, nor from the size of a group: where it would, the counts given the label are rounded down.

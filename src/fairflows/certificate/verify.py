@@ -1,4 +1,4 @@
-"""verify: a certificate computed again with the model and the rows, and what differs."""
+"""verify: compute a certificate again with the model and the rows, and list the differences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verification:
-    """What differs between a certificate and the same one computed again; true where nothing does."""
+    """Differences between a certificate and its recomputation; true if there are none."""
 
     differences: tuple[Difference, ...]
     sealed: bool = True  # whether the model has a key, so that a seal vouches for what was not computed again
@@ -48,7 +48,7 @@ class Verification:
 
 
 def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
-    """Compute a certificate again and say what differs: another model, other rows, reused rows, changed statements.
+    """Compute a certificate again and list the differences: model, rows, reused rows, statements.
 
     The attack is not run again; the seal shows that its result was not changed.
 
@@ -163,7 +163,7 @@ def _differences_in_statement(what: str, stated: Statement | None, computed: Sta
 
 
 def _differences_in_looks(c: Certificate, case: Case) -> Iterator[Difference]:
-    """Compare the number of the look with the user's record, where that has a look at these persons."""
+    """Compare the number of the look with the user's record, if it has one for these persons."""
     if not case.rows.persons.named:
         return
     with open_looks() as looks:

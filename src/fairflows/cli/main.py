@@ -1,4 +1,4 @@
-"""The command ``fairflows``. Each subcommand imports what it needs when it runs, so that ``--help`` starts at once."""
+"""The command ``fairflows``. Subcommands import their modules when they run, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def _record(table: Table, found: list[str], bounds: pd.DataFrame) -> dict[str, o
 
 
 def _at_best(bounds: pd.DataFrame) -> str:
-    """Say what can be stated about so many persons."""
+    """Print the statements that so many persons allow."""
     if bounds.empty:
         return "Nothing can be certified about these groups with so many persons: they are too small, or too many."
     lines = ["What `share` can state with so many persons, for each target (the one with * is its default):"]

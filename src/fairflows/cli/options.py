@@ -1,4 +1,4 @@
-"""Options that several commands share, how messages name them, and how a file is read as a group of its own."""
+"""Options that several commands share, their names in messages, and the group for reading files."""
 
 from __future__ import annotations
 
@@ -190,5 +190,5 @@ def _with_group(command: Command, name: str, options: dict[str, Any], make: Call
 
 
 def _default_of(annotation: Any) -> Any:
-    """Return the default of an option: None where None is allowed, else there is no default."""
+    """Return the default of an option: None if None is allowed, else no default."""
     return None if type(None) in get_args(get_args(annotation)[0]) else inspect.Parameter.empty

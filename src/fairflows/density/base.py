@@ -1,4 +1,4 @@
-"""What every density of continuous rows promises, densities that are known, and those of all groups together."""
+"""Base of densities of continuous rows, known densities, and the densities of all groups."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Density(nn.Module, ABC):
     def fit_groups(
         self, rows: Sequence[Tensor], random_state: int = 0, *, noise: FreshNoise | None = None
     ) -> list[Self]:
-        """Return a density with these settings for each of several groups, fitted together where that is faster.
+        """Fit a density with these settings for each of several groups, together if that is faster.
 
         With ``noise``, rows are grid points, and the noise is added here: anew for every batch by a family that is
         trained in batches, once by the others.
@@ -107,7 +107,7 @@ class Density(nn.Module, ABC):
         return shown(self, self.settings())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state to save: the settings, and what was fitted."""
+        """Return the state to save: settings and fitted values."""
         tensors = [*self.named_parameters(recurse=False), *self.named_buffers(recurse=False)]
         fitted = dict([*tensors, *self.named_children()])
         return {"settings": self.settings(), "n_features": self.n_features, "fitted": fitted}
@@ -118,7 +118,7 @@ class Density(nn.Module, ABC):
         return cls(**state["settings"])._keep(state["n_features"], **state["fitted"])
 
     def _keep(self, n_features: int, **fitted: Tensor | nn.Module) -> Self:
-        """Keep what was fitted, under these names; networks are held fixed from now on."""
+        """Keep fitted values under these names; networks are fixed from now on."""
         self.n_features = n_features
         for name, part in fitted.items():
             if isinstance(part, nn.Module):
@@ -131,7 +131,7 @@ class Density(nn.Module, ABC):
 
 
 def check_density(density: Density, name: str | None = None) -> None:
-    """Check what a fitted density of your own draws, and the log-density of what it draws.
+    """Check the draws of a fitted density of your own, and their log-densities.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ class KnownDensity(Density):
         return shape[1]
 
     def fit(self, x: Tensor, random_state: int = 0) -> Self:
-        """Return the density as it is: nothing is estimated."""
+        """Return the density itself, because it is known."""
         return self
 
     def log_prob(self, x: Tensor) -> Tensor:
@@ -308,7 +308,7 @@ class InModelSpace(Density):
         return torch.logit(edge) + (s - edge) / (edge * (1 - edge))
 
     def fit(self, x: Tensor, random_state: int = 0) -> Self:
-        """Return the density as it is: nothing is estimated."""
+        """Return the density itself, because it is known."""
         return self
 
     def to_dict(self) -> dict[str, Any]:

@@ -100,11 +100,11 @@ class Inversion:
 
 
 class LatentLaw:
-    """Base of the groups' laws of encoded rows; a law says what it knows, and None stands for the rest."""
+    """Base of the groups' laws of encoded rows; a method returns None for what a law does not have."""
 
     @property
     def labels(self) -> list[Hashable]:
-        """The labels that there are laws given."""
+        """Labels with conditional laws."""
         return []
 
     def exact(self) -> FloatArray | None:
@@ -120,7 +120,7 @@ class LatentLaw:
         return None
 
     def inversions(self, Z: pd.DataFrame) -> list[Inversion] | None:
-        """Decode encoded rows by each group's inverse; None where there are no inverses in model space."""
+        """Decode encoded rows by each group's inverse, or return None without inverses in model space."""
         return None
 
     def known_cells(self) -> KnownCells | None:
@@ -351,7 +351,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
 
 
 def begin_fit(encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None) -> TrainingRows:
-    """Forget an earlier fit, read the rows, and set on the encoder what every fit knows of them."""
+    """Forget an earlier fit, read the rows, and set the attributes that every fit has."""
     forget(encoder)
     rows = read_training_rows(encoder, X, y, sensitive_features)
     encoder.groups_, encoder.key_ = rows.groups, rows.key
@@ -363,7 +363,7 @@ def begin_fit(encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_fea
 
 
 def forget(encoder: Encoder) -> None:
-    """Take back what an earlier fit has set, so that a fit that fails leaves an unfitted encoder."""
+    """Remove the attributes of an earlier fit, so that a failed fit leaves an unfitted encoder."""
     for name in [name for name in vars(encoder) if name.endswith("_")]:
         delattr(encoder, name)
 

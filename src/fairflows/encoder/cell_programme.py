@@ -152,7 +152,7 @@ def _quantile_edges(scores: FloatArray, n: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class Bins:
-    """What the programme knows of rows."""
+    """Rows as the programme sees them: in bins."""
 
     mass: FloatArray  # (B,): μ, the law of a row
     label: FloatArray  # (B, L): η, what is expected of the label: one number, or several
@@ -285,7 +285,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class PlannedProgramme:
-    """A programme, and what is expected of the certificate of its cells."""
+    """A programme with the expected certificate of its cells."""
 
     programme: CellProgramme  # gives the best cells for any Δ
     counted: FloatArray  # (K, B): the groups' laws of bins as counted

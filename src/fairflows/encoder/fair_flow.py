@@ -377,7 +377,7 @@ class FlowLaw(LatentLaw):
 
     @property
     def labels(self) -> list[Hashable]:
-        """The labels that there are densities of."""
+        """Labels that have densities."""
         return [] if self.classes is None else [self.classes[number] for number in self.flow.label_numbers]
 
     def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:

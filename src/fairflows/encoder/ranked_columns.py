@@ -147,7 +147,7 @@ class RankedColumns:
 
     @property
     def scales(self) -> FloatArray:
-        """What the indicators are multiplied with."""
+        """Factors of the indicators."""
         parts = [np.full(category.n, category.scale) for category in self.categories]
         return np.concatenate([*parts, self.missing_scale])
 

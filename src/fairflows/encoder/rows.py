@@ -91,7 +91,7 @@ class Label:
         return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
 
     def targets(self) -> FloatArray:
-        """Return the numbers that stand for each row's label, (n_rows, width): what is kept is their mean."""
+        """Return the numbers that represent each row's label, (n_rows, width); their mean is kept."""
         if self.classes is None:
             return ((self.values - self.centre) / self.scale)[:, None]
         if len(self.classes) == 2:
@@ -310,7 +310,7 @@ def read_latent(
 
 
 def group_places(attribute: pd.Series | None, groups: list[Hashable], n_rows: int) -> Groups:
-    """Return each row's place in `groups`; 0 where there is no attribute, or no groups were fitted."""
+    """Return each row's place in `groups`; 0 without an attribute or without fitted groups."""
     if attribute is None or not groups:
         return np.zeros(n_rows, dtype=np.intp)
     group = group_numbers(groups, attribute)

@@ -86,7 +86,7 @@ def rounded(scores: FloatArray) -> FloatArray:
 def score_columns(
     X: pd.DataFrame, kinds: Mapping[str, str], unseen: Literal["error", "other"]
 ) -> dict[Hashable, ScoreColumn]:
-    """Return the content of each column; a column declared categorical holds categories, whatever its type."""
+    """Return the content of each column; a declared categorical column holds categories of any type."""
     return {name: _score_column(str(name), X[name], kinds.get(name), unseen) for name in X}
 
 

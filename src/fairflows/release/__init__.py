@@ -1,1 +1,1 @@
-"""What leaves the house: cells instead of encoded rows."""
+"""Releases: cells, or rows drawn from cells, instead of encoded rows."""

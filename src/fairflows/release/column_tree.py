@@ -178,7 +178,7 @@ def _grown(
 
 
 def _described(target: Predictor, predictors: Sequence[Predictor], rows: IntArray) -> FloatArray | IntArray:
-    """Return what the tree predicts at some rows: a class, or several numbers, shape (n_rows,) or (n_rows, n)."""
+    """Return the prediction of the tree at some rows: a class or numbers, (n_rows,) or (n_rows, n)."""
     codes = target.codes[rows]
     if target.n_levels <= _MOST_CLASSES:
         return codes

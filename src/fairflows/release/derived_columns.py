@@ -349,7 +349,7 @@ def _parts_of_sum(z: FloatArray, names: list[Hashable], values: Values) -> list[
 
 
 def _fitted(formula: Formula, values: Values) -> Formula:
-    """Return the formula with its numbers; what is linear becomes a weighted sum."""
+    """Return the formula with its numbers; a linear part becomes a weighted sum."""
     if formula.form == _LINEAR:
         return replace(formula, weights=[1.0] * len(formula.sources))
     made, z = replace(formula, weights=[1.0]).exact(values), values[formula.column]
@@ -407,7 +407,7 @@ def _medians(values: FloatArray) -> FloatArray:
 
 
 def _round_figure(values: FloatArray) -> FloatArray:
-    """Return values rounded to a whole number, or to four digits, where that is next to no change."""
+    """Return values rounded to a whole number, or to four digits, if that changes next to nothing."""
     whole = np.rint(values)
     with np.errstate(all="ignore"):
         digits = 10.0 ** (4 - np.ceil(np.log10(np.maximum(np.abs(values), 1e-300))))

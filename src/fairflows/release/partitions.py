@@ -1,4 +1,4 @@
-"""Encoded rows as numbers, whatever their columns hold, and the leaves of a tree that cut their space into k cells."""
+"""Encoded rows as numbers, and the leaves of a tree that cuts their space into k cells."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class Release(Encoder):
 
     @property
     def traits(self) -> Traits:
-        """Those of the encoder, but for what comes out; the fold of a person is a coin."""
+        """Traits of the encoder with those of the output; the fold of a person is a coin."""
         models = vars(self).get("models_", [])
         single = models[0].encoder if len(models) == 1 else None
         of_encoder = _encoder_of(self).traits if not models else models[0].encoder.traits
@@ -377,7 +377,7 @@ class Release(Encoder):
     def _take_over(
         self, encoders: Sequence[Encoder], rows: Rows, cells: Cells, y: LabelsLike | None, label_place: int | None
     ) -> None:
-        """Set what all models have in common, and what each cell tells."""
+        """Set the attributes that all models share, and the mean label of each cell."""
         encoder = encoders[0]
         self.groups_, self.classes_, self.key_ = encoder.groups_, encoder.classes_, encoder.key_
         self.n_features_in_, self.missing_ = encoder.n_features_in_, encoder.missing_
@@ -479,7 +479,7 @@ class Release(Encoder):
         return found
 
     def _cells_by_fold(self, rows: Rows, fold: Folds) -> tuple[Cells, OutsideValues]:
-        """Return the cell of each row by the model of its fold, and the values outside of what the models know."""
+        """Return the cell of each row by the model of its fold, and the values outside the fitted domain."""
         found, outside, first = np.empty(len(fold), dtype=np.intp), OutsideValues(len(fold)), 0
         for f, model in enumerate(self.models_):
             places = np.flatnonzero(fold == f)
@@ -539,7 +539,7 @@ class Release(Encoder):
         return table.count_cells(rows.group, cells, (len(self.groups_), self.n_cells_))
 
     def kept_counts(self, table: Table) -> IntArray | None:
-        """Return the counts of the training table, where nobody could recognise its persons later."""
+        """Return the counts of a training table whose persons cannot be recognised later."""
         if table.identifier is not None or self.table_ is None or not self.is_of(table):
             return None
         return self.table_.counts
@@ -729,7 +729,7 @@ def _planned(
 
 
 def _too_small(names: Sequence[Hashable], n: FloatArray, target: float | None) -> str:
-    """Say which group is too small for two cells, and what would do."""
+    """Return which group is too small for two cells, and the remedy."""
     small, lowest = int(n.argmin()), 0.9 * pair_spread(n)
     what = (
         f"the lowest target for so many persons is {lowest + 0.005:.2f}"
@@ -761,7 +761,7 @@ def _folds(persons: Persons, key: Key, n_folds: int) -> Folds:
 
 
 def _most_rows(release: Release, persons: Persons, fold: Folds) -> int:
-    """Return the most rows of a person: as stated, else what the persons of either fold reach."""
+    """Return the largest number of rows of a person: as stated, else the maximum of one fold."""
     if release.most_rows is not None:
         return release.most_rows
     each, of_person = persons.rows_each(), np.zeros(persons.n, dtype=np.intp)

@@ -1,4 +1,4 @@
-"""Whatever is released, asked in one way: an encoder, a scikit-learn pipeline that starts with one, any transformer."""
+"""One interface to every release: an encoder, a pipeline that starts with one, or any transformer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Model: TypeAlias = Encoder | Pipeline | Transformer
 
 @dataclass(frozen=True)
 class Released:
-    """A fitted model, and what comes out of it."""
+    """A fitted model and its output."""
 
     model: Model  # the model as it was given
     encoder: Encoder | None  # what the rows reach first; None for somebody else's transformer
@@ -107,7 +107,7 @@ class Released:
         return ledger.already_used(ledger.read(table.X, table.persons))
 
     def _already_used_by_last(self, table: Table) -> int:
-        """Count the used persons for an encoder that reads the output of somebody else's transformers."""
+        """Count the used persons for an encoder that reads the output of other transformers."""
         if self.last is None:
             return 0
         rows, ledger = self._read_last(self.last, table, repeatable_persons(table)), self.last.ledger_
@@ -140,7 +140,7 @@ class Released:
         return schema if grouping is None or not sensitive else Schema(schema.kinds | grouping.schema(sensitive).kinds)
 
     def most_rows(self, table: Table, given: int | None = None) -> int:
-        """M, the most rows that a person may have: declared, else the most in training; 1 where nobody is named."""
+        """M, the largest number of rows of a person: declared, or as in training; 1 without names."""
         if not table.persons.named:
             if given is None or given == 1:
                 return 1
@@ -161,7 +161,7 @@ class Released:
         return self._written(self._named(self._before(len(self.steps), table, None)))
 
     def encode_again(self, table: Table, part: str = "") -> pd.DataFrame:
-        """Release the rows with coins that can be repeated though nobody named the rows, for attacks and reports.
+        """Release rows without names with repeatable coins, for attacks and reports.
 
         Whole rows are drawn anew all the same. Rows of another `part` have other coins.
         """
@@ -241,7 +241,7 @@ def role_values(
 
 
 def repeatable_persons(table: Table, part: str = "") -> Persons:
-    """Return the persons of a table; where nobody named them, every row by its values, so that coins can be repeated.
+    """Return the persons of a table; unnamed rows are identified by their values, so that coins repeat.
 
     Rows of another `part` have other coins: what is fitted to one part must not know the coins of another.
     """

@@ -272,7 +272,7 @@ def report_contents(
     usefulness: Usefulness | None = None,
     split: str = "",
 ) -> Contents:
-    """Return what `Report` prints.
+    """Return the contents of a `Report`, as plain values.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ def _raw_distance(contents: Contents) -> float | None:
 
 
 def _raw_attack(before: Audit) -> Contents:
-    """Return what adversaries reach on the raw rows: not a bound, since better adversaries may exist."""
+    """Return the results of adversaries on the raw rows, which are no bound: better ones may exist."""
     best = max(before.attacks, key=lambda attack: attack.validation)
     return {"adversary": best.name, "balanced_accuracy": 0.5 * (1 + best.validation)}
 
@@ -372,7 +372,7 @@ _METRICS = {
 
 
 def _metrics(usefulness: Usefulness | None) -> Contents | None:
-    """Say how predictions of the label treat the groups, by what they are made from."""
+    """Return how predictions of the label treat the groups, for each source of predictions."""
     label = None if usefulness is None else usefulness.label
     if label is None or not label.classes:
         return None

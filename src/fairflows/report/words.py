@@ -296,7 +296,7 @@ def heading(c: Certificate) -> str:
 
 
 def meaning(c: Certificate) -> str:
-    """Say what the status means; of the table and of persons to come apart, where both are stated."""
+    """Return the meaning of the status, separately for the table and for persons to come."""
     table, population = c.find("table"), c.find("population")
     tested = c.find("new persons")
     if c.status == "REFUTED" and tested is not None and tested.p_value is not None and tested.p_value < 0.001:
@@ -403,7 +403,7 @@ def title(c: Certificate) -> str:
 
 
 def verdict(c: Certificate) -> list[str]:
-    """Return what the status means for a decision about the release: the main sentence, then a few more."""
+    """Return the meaning of the status for a decision: the main sentence, then a few more."""
     guess = "guesses the group" if c.is_plain else "tells any two of the groups apart"
     what = "cell" if "cell" in c.released else "encoded row"
     beside = ", the label included," if "label" in c.released else ""
@@ -449,7 +449,7 @@ def verdict(c: Certificate) -> list[str]:
 
 
 def achieved(c: Certificate) -> list[str]:
-    """Say what is stated about the rows of a table, and about persons to come."""
+    """Return the statements about the table and about persons to come, as sentences."""
     table, population = c.find("table"), c.find("population")
     if table is None:
         return []
@@ -473,7 +473,7 @@ def achieved(c: Certificate) -> list[str]:
 
 
 def not_covered(c: Certificate, usefulness: dict[str, Any] | None = None, merged: bool = False) -> list[str]:
-    """Return what the statements about a table do not cover, each with its number where there is one."""
+    """Return the cases that the statements about a table do not cover, with their numbers."""
     table, found = c.find("table"), []
     if table is not None:
         found = [
@@ -512,7 +512,7 @@ def _gap(label: dict[str, Any], rule: dict[str, Any]) -> str:
 
 
 def remedies(c: Certificate) -> list[str]:
-    """Say why a target is not met, and what each remedy would give; nothing where it is met, or for a latent."""
+    """Name the reason for a missed target, and the effect of each remedy; empty if it is met."""
     if c.status != "NOT_MET" or "latent" in c.released or len(c.n) < 2:
         return []
     (small, fewest), *others = sorted(c.n.items(), key=lambda item: item[1])
@@ -530,7 +530,7 @@ def remedies(c: Certificate) -> list[str]:
 
 
 def _planned(plan: Any) -> str:
-    """Say what a table of trees can promise by a plan."""
+    """Return the statements that a plan of cells allows, as a sentence."""
     if plan is None:
         return "still nothing"
     to_come = "" if plan.population is None else f", persons to come Δ ≤ {at_most(plan.population)}"
@@ -538,7 +538,7 @@ def _planned(plan: Any) -> str:
 
 
 def leaving_out_would_do(c: Certificate, before: float | None) -> list[str]:
-    """Say so where the original rows without the column already tell no more than is promised."""
+    """Return a note if the original rows without the column already reveal no more than is promised."""
     bounds = [s.distance for s in (c.find("table"), c.find("population")) if s is not None]
     if before is None or not bounds or before >= max(bounds):
         return []
@@ -574,7 +574,7 @@ def _relation(s: Statement) -> str:
 
 
 def consequences(c: Certificate) -> list[str]:
-    """Return what follows for decisions made from the release; nothing follows from a refuted model."""
+    """Return the consequences for decisions from the release; a refuted model has none."""
     modelled = c.status != "REFUTED"
     upper, kind = c.cell_upper, "certified"
     table = c.find("table")
@@ -646,7 +646,7 @@ def _wrapped(text: str) -> str:
 
 
 def sections(shared: Shared) -> list[tuple[str, list[str]]]:
-    """Return what is said of a shared table beside its guesses, in parts with a name each."""
+    """Return the text about a shared table beside its guesses, in named parts."""
     c, worth = shared.certificate, shared.usefulness
     before = None if shared.before is None else _raw_distance(shared.before)
     useful = None if worth is None else worth.to_dict()
@@ -706,13 +706,13 @@ def guesses(shared: Shared) -> list[tuple[str, str]]:
 
 
 def usefulness_text(found: Usefulness) -> str:
-    """Return what a shared table is worth, in a few lines."""
+    """Return the worth of a shared table, in a few lines."""
     lines = [f"What the shared table is worth, judged on {found.n:,} rows of persons whom nothing was learnt from"]
     return "\n".join([*lines, *(_wrapped(text) for text in good_for(found.to_dict()))])
 
 
 def good_for(usefulness: dict[str, Any] | None, c: Certificate | None = None) -> list[str]:
-    """Say what a shared table is good for: to train on, to decide by, beside the real one, column by column."""
+    """Return the uses of a shared table: to train on, to decide by, beside the real one, by column."""
     if usefulness is None:
         return []
     label, rows = usefulness["label"], usefulness["rows"]

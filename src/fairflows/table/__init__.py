@@ -1,1 +1,1 @@
-"""What a user brings: tables, their columns and roles, who is who in them, and the files they come from."""
+"""Input of a user: tables, columns and their roles, persons, and files."""

@@ -1,4 +1,4 @@
-"""The columns of a table: what each holds, and the checks that every one of them passes.
+"""The columns of a table: their kinds, and the checks that each of them passes.
 
 A file of true and false is text when a third word occurs somewhere, and truth values when it does not. A model that was
 fitted on the one would take every value of the other for an unseen category. So a model keeps the kind of value of each
@@ -110,7 +110,7 @@ def describe_dtype(dtype: Dtype) -> str:
 
 
 def check_same(name: str, column: pd.Series, dtype: Dtype) -> None:
-    """Raise if a column does not hold what it held at fitting: numbers, or times with or without a time zone."""
+    """Raise if a column changed since fitting: numbers, or times with or without a time zone."""
     if describe_dtype(column.dtype) != describe_dtype(dtype):
         raise DataError(
             f"Column {name!r} must hold {describe_dtype(dtype)}, as in the rows it was fitted on ({dtype}); got "

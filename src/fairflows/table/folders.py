@@ -45,7 +45,7 @@ def check_folder(target: Path) -> None:
 
 
 def refuse_other_files(folder: Path, names: Collection[str]) -> None:
-    """Raise if a folder to be replaced holds anything but files of these names, and what killed writers left."""
+    """Raise if a folder to be replaced holds other files than these and the remains of killed writers."""
     leftover = re.compile(r"\.(.+)\.(partial-.*|previous)")
     for path in sorted(folder.iterdir()):
         found = leftover.fullmatch(path.name)

@@ -76,7 +76,7 @@ class Grouping:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of any result must know about the groups."""
+        """Notes on the groups for the reader of any result."""
         cut = [f"{name} was cut into groups: {', '.join(_cut_names(points))}" for name, points in self.cuts.items()]
         others: dict[str, list[str]] = {}
         for before, group in self.merged.items():
@@ -86,7 +86,7 @@ class Grouping:
         return cut + [f"{_listed(names)} are one group, {group!r}" for group, names in others.items() if len(names) > 1]
 
     def schema(self, columns: Sequence[str]) -> Schema:
-        """Return what sensitive columns of these names must hold in a later table; their order counts."""
+        """Return the required kinds of sensitive columns with these names in a later table, in order."""
         self._check_number(len(columns))
         return Schema(dict(zip(columns, self.kinds.values(), strict=True)))
 

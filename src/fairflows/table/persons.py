@@ -436,12 +436,12 @@ def fingerprint(parts: Iterable[Part], key: Secret) -> str:
 
 
 def _digest(secret: bytes) -> str:
-    """Return eight digits that tell keys apart. They do not help to guess 16 random bytes."""
+    """Return eight digits that distinguish keys. They do not help to guess 16 random bytes."""
     return sha256(secret).hexdigest()[:8]
 
 
 def _fresh_generator() -> np.random.Generator:
-    """Return a generator that nobody can repeat."""
+    """Return a generator seeded by the operating system, which cannot be repeated."""
     return np.random.default_rng(int.from_bytes(secrets.token_bytes(16), "big"))
 
 
@@ -565,7 +565,7 @@ class RowsSeen:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, bool | str]) -> RowsSeen:
-        """Read what `to_dict` gave."""
+        """Return the object from the result of `to_dict`."""
         return cls(bool(values["named"]), _from_base64(str(values["persons"])), _from_base64(str(values["contents"])))
 
 
@@ -650,7 +650,7 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Sequence[Mapping[str, bool | str]]], key: Secret) -> Ledger:
-        """Read what `to_dict` gave, with the key that the ledger was made with."""
+        """Return the ledger from the result of `to_dict`, with the key that it was made with."""
         return cls(key, [RowsSeen.from_dict(used) for used in values["used"]])
 
     def __deepcopy__(self, memo: dict[int, object]) -> Ledger:

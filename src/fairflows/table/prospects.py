@@ -1,4 +1,4 @@
-"""Find out before any training what will go wrong with a table, and the best that can be certified from it."""
+"""Problems of a table, and the statements that it allows, before anything is fitted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
 
 
 def find_problems(table: Table, *, delta: float = 0.01) -> list[Finding]:
-    """Return what will go wrong with a table: columns first, then groups.
+    """Return the problems of a table: columns first, then groups.
 
     `delta` is the δ of the bound on persons to come.
 
@@ -70,7 +70,7 @@ empty.
 
 
 def best_bounds(table: Table, *, delta: float = 0.01) -> pd.DataFrame:
-    """Return what `share` can state about so many persons, for some targets; empty where nothing.
+    """Return the statements that `share` can make with so many persons, for some targets.
 
     For each target the number of cells in all, the 95 % point of the table's Δ when half of its groups are known, the
     bound on persons to come (NaN for too few persons), and whether it is the target that is taken by default.
@@ -201,7 +201,7 @@ def _numbers_as_text(name: str, column: pd.Series) -> Iterator[Finding]:
 
 
 def _guessed_right(X: pd.DataFrame, wanted: pd.Series) -> dict[str, float]:
-    """Return how often each column alone tells the value that is wanted, all values counted alike.
+    """Return the balanced accuracy with which each column alone predicts the wanted value.
 
     The guess is learnt on one half of the rows and tried on the other.
     """

@@ -116,7 +116,7 @@ def kind_of(path: Path) -> Literal["csv", "excel", "parquet"]:
 
 
 def with_identifier(schema: Schema | None, identifier: str | None) -> dict[str, str]:
-    """Return what columns must hold, by the schema; the column that names persons holds text."""
+    """Return the required kinds of columns, by the schema; the column that names persons holds text."""
     return {**({} if schema is None else schema.kinds), **({} if identifier is None else {identifier: TEXT})}
 
 
@@ -170,7 +170,7 @@ class TextRows:
             warn_user(f"{path}: read as fields separated by {self._separator!r} (separator={self._separator!r}){mark}.")
 
     def read(self, kinds: Mapping[str, str]) -> pa.Table:
-        """Return all rows; `kinds` says what some columns must hold, as a `Schema` does."""
+        """Return all rows; `kinds` states the required kinds of some columns, as a `Schema` does."""
         texts = list(self._texts(self.columns))
         types = column_types(texts, kinds, self._decimal, self._other_decimal)
         table = pa.Table.from_batches(texts)
@@ -398,7 +398,7 @@ def _matches(fields: pa.Array, pattern: str) -> bool:
 
 
 def _join(one: pa.DataType, two: pa.DataType) -> pa.DataType:
-    """Return the narrowest type that holds what both hold."""
+    """Return the narrowest type that holds the values of both."""
     if one == two or pa.types.is_null(two):
         return one
     if pa.types.is_null(one):

@@ -39,7 +39,7 @@ _SMALLEST_RANGE = 1e-6  # that a loss is normalised to
 
 
 class Batch(NamedTuple):
-    """What a step reads; any axes may lead, in a step the M models."""
+    """Inputs of a step; any axes may lead, in a step the M models."""
 
     x: Tensor  # points to encode, (..., K, B + N, D): B rows of every group, then N draws from its density
     log_p_x: Tensor  # log p̂_a(x) of the draws, (..., K, N)

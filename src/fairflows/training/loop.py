@@ -40,7 +40,7 @@ _STEPS_AT_ONCE = 32  # whose batches are drawn together: few enough that memory 
 
 
 class DivergedError(RuntimeError):
-    """No model of a run stayed finite; the message says what to lower."""
+    """Every model of a run diverged; the message names the setting to lower."""
 
 
 @dataclass(frozen=True)
