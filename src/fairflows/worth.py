@@ -436,9 +436,9 @@ def _matrices(fit: pd.DataFrame, *asked: pd.DataFrame) -> list[FloatArray]:
             parts[0] = parts[0] if fit[name].notna().any() else np.zeros(len(fit))  # trees cannot cut nothing
         else:
             coded = [_Codes.of(fit[name], part[name], (0, _MOST_LEVELS)) for part in asked]
-            parts = [coded[0].train, *(codes.test for codes in coded)]
+            parts = [np.asarray(codes, dtype=np.float64) for codes in (coded[0].train, *(each.test for each in coded))]
         columns.append(parts)
-    return [np.column_stack(part).astype(np.float64) for part in zip(*columns, strict=True)]
+    return [np.column_stack(part) for part in zip(*columns, strict=True)]
 
 
 # Beside the real table ----------------------------------------------------------------------------------------------
@@ -460,23 +460,28 @@ def _likeness(real: pd.DataFrame, shared: pd.DataFrame, others: pd.DataFrame, se
         np.column_stack(part)[:n]
         for part in ([c.test for c in codes.values()], [c.train for c in codes.values()], again)
     )
-    generator, sets = np.random.default_rng(seed), {}
-    for size in (2, 3):
-        chosen = list(combinations(range(len(codes)), min(size, len(codes))))
-        some = [list(chosen[i]) for i in generator.permutation(len(chosen))[:_SETS]]
-        sets[size] = tuple(
-            1 - float(np.mean([_variation(other[:, s], rows[:, s]) for s in some])) for rows in (there, here)
-        )
+    generator = np.random.default_rng(seed)
+    pairs, triples = (_alike_together(size, other, (there, here), generator) for size in (2, 3))
     gaps = [abs(float(real[name].isna().mean() - shared[name].isna().mean())) for name in real]
     return Likeness(
         dict(sorted(apart.items(), key=lambda item: -item[1])),
-        sets[2],
-        sets[3],
+        pairs,
+        triples,
         _kept_correlations(real[:_COMPARED], shared[:_COMPARED]),
         max(gaps),
         _detection(real[:_COMPARED], shared[:_COMPARED], seed),
         [_shape(str(name), real[name], shared[name]) for name in list(real)[:_SHAPES]],
     )
+
+
+def _alike_together(
+    size: int, real: IntArray, others: tuple[IntArray, IntArray], generator: np.random.Generator
+) -> tuple[float, float]:
+    """Return 1 − the mean total variation of some columns at a time, between real rows and each of two others."""
+    chosen = list(combinations(range(real.shape[1]), min(size, real.shape[1])))
+    some = [list(chosen[i]) for i in generator.permutation(len(chosen))[:_SETS]]
+    shared, again = (1 - float(np.mean([_variation(real[:, s], rows[:, s]) for s in some])) for rows in others)
+    return shared, again
 
 
 def _variation(here: IntArray, there: IntArray) -> float:

@@ -92,7 +92,9 @@ def measure_risks(
     singled = [_singled_out(made[:n], exact[1], generator) for made in (exact[0], exact[2])]
     linked = _linked(near[1], [near[0][:n], near[2]], widths, generator)
     told = _told_members([_nearest(near[1], part)[1] for part in (near[0][:n], near[2])])
-    return tuple(_risk(name, *found, delta) for name, found in zip(SAID, (singled, linked, told), strict=True))
+    return tuple(
+        _risk(name, found[0], found[1], delta) for name, found in zip(SAID, (singled, linked, told), strict=True)
+    )
 
 
 def _singled_out(made_from: IntArray, members: IntArray, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
@@ -179,4 +181,4 @@ def _risk(name: str, of_members: npt.NDArray[np.bool_], of_others: npt.NDArray[n
     difference = rates[0] - rates[1]
     lower = difference - float(np.hypot(rates[0] - low, base_high - rates[1]))
     upper = difference + float(np.hypot(high - rates[0], rates[1] - base_low))
-    return Risk(name, *rates, lower, upper, len(of_members))
+    return Risk(name, rates[0], rates[1], lower, upper, len(of_members))
