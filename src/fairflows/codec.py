@@ -413,7 +413,7 @@ class Codec:
         Raise for categories that training did not have, or encode them as "other".
     missing : {"error", "category"}
         Raise for missing values, or keep them as a category of their own.
-    key : bytes, optional
+    key : bytes, default=None
         The secret behind the noise; a new one when not given. Whoever has it and a person's identifier can subtract
         the noise.
 

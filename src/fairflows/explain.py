@@ -120,7 +120,7 @@ def recourse(
     X : Table or frame
         Rows; accepted ones are left out. Without an identifier a row's noise belongs to its index, before and after the
         change.
-    sensitive_features : array, optional
+    sensitive_features : array, default=None
         Their groups, unless a column of X holds them.
     classifier : classifier, default=None
         Decision h, fitted on encoded rows; by default the encoder's own.
@@ -421,7 +421,7 @@ class Matches:
 
         Parameters
         ----------
-        to : group, optional
+        to : group, default=None
             The group to match to; with two groups, the other one.
         """
         groups = list(self.sides)
@@ -479,7 +479,7 @@ def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role 
         A fitted encoder.
     X : Table, frame or array
         Rows to match.
-    sensitive_features : array, optional
+    sensitive_features : array, default=None
         Their groups, unless a column of X holds them.
 
     Examples

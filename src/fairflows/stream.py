@@ -92,13 +92,13 @@ def encode_batch(
         Fitted model.
     batch : RecordBatch or Table
         Rows with the columns that the model was fitted on.
-    sensitive : str or list of str, optional
+    sensitive : str or list of str, default=None
         Columns that hold the sensitive attribute; by default those that the encoder was told.
-    grouping : Grouping, optional
+    grouping : Grouping, default=None
         How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
-    identifier : str, optional
+    identifier : str, default=None
         Column that names the person of a row. Nobody may have more rows in a batch than somebody in training had.
-    label : str, optional
+    label : str, default=None
         Column of the label, where the model was fitted to a table with one. A batch need not have it.
     missing_group, missing_label : str, default="error"
         What is done with rows that miss their group or their label, as in the `Table` that the model was fitted to. A
@@ -107,7 +107,7 @@ def encode_batch(
         Columns of the batch that are written unchanged, after the others.
     precision : {"float32", "float64"}, default="float32"
         Type of encoded numbers. They are computed in float64. Whole rows in the table's own columns keep their types.
-    key : bytes or sequence of bytes, optional
+    key : bytes or sequence of bytes, default=None
         Secret key of the model, ``bytes(model.key_)``. Engines send a model to their workers as a pickle, which leaves
         the key out, and a model without its key encodes nothing. So you decide whether the workers get the key, and
         how. A pipeline with several of our encoders has one key for each.
@@ -147,18 +147,18 @@ class FileRows:
 
     Attributes
     ----------
-    sensitive : str or list of str, optional
+    sensitive : str or list of str, default=None
         Columns that hold the sensitive attribute; by default those that the encoder was told.
-    grouping : Grouping, optional
+    grouping : Grouping, default=None
         How these columns become the groups that the model knows.
-    identifier : str, optional
+    identifier : str, default=None
         Column that names the person of a row.
-    label : str, optional
+    label : str, default=None
         Column of the label. A file need not have it.
     missing_group, missing_label : str, default="error"
         What is done with rows that miss their group or their label. A certificate is about rows that were treated so.
         Rows that are dropped are counted in a warning.
-    time_formats : dict, optional
+    time_formats : dict, default=None
         How a CSV file is to write times, by column.
     """
 
@@ -419,15 +419,15 @@ def encode_file(
     source, target : path
         CSV or Parquet files, by their names; they need not be of one kind. The source may be an Excel file. A CSV file
         is written in UTF-8, with decimal points and commas, or tabs where its name ends in .tsv.
-    sensitive : str or list of str, optional
+    sensitive : str or list of str, default=None
         Columns that hold the sensitive attribute; by default those that the encoder was told.
-    identifier : str, optional
+    identifier : str, default=None
         Column that names the person of a row: noise, coin and fold are keyed hashes of it. Without one, every row gets
         fresh randomness. Nobody may have more rows than somebody in training had.
-    rows : FileRows, optional
+    rows : FileRows, default=None
         How the columns of the file make rows, where that is more than two columns say; instead of `sensitive` and
         `identifier`.
-    text_format : TextFormat, optional
+    text_format : TextFormat, default=None
         How the source is written, if it is a CSV file whose header does not show it.
     keep : sequence of str, default=()
         Columns of the source that are written unchanged, after the others.
@@ -436,9 +436,9 @@ def encode_file(
     precision : {"float32", "float64"}, default="float32"
         Type of encoded numbers. They are computed in float64, which exact decoding needs. Whole rows in the table's own
         columns keep their types.
-    on_progress : callable, optional
+    on_progress : callable, default=None
         Called with the number of encoded rows and, where known, of all rows.
-    found : Found, optional
+    found : Found, default=None
         Filled with what is known of the rows after they were encoded, such as the counts of their cells.
 
     Returns
@@ -489,13 +489,13 @@ def decode_file(
         Fitted encoder with an inverse. Cells cannot be decoded.
     source, target : path
         CSV or Parquet files.
-    sensitive : str or list of str, optional
+    sensitive : str or list of str, default=None
         Columns of the source that hold the sensitive attribute; by default those that the encoder was told.
-    grouping : Grouping, optional
+    grouping : Grouping, default=None
         How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
-    identifier : str, optional
+    identifier : str, default=None
         Column that names the person of a row, which randomised encoders need.
-    text_format : TextFormat, optional
+    text_format : TextFormat, default=None
         How the source is written, if it is a CSV file whose header does not show it.
 
     Returns

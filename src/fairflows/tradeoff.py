@@ -75,9 +75,9 @@ class Frontier:
 
         Parameters
         ----------
-        target : float, optional
+        target : float, default=None
             Take the most accurate model whose Δ, by its own densities, is at most this.
-        min_accuracy : float, optional
+        min_accuracy : float, default=None
             Take the model of least Δ at or above this accuracy.
 
         Raises

@@ -84,20 +84,19 @@ def share(
     quick: bool = False,
     say: Callable[[str], None] = lambda stage: None,
 ) -> Shared:
-    """Turn a table into one that can be shared: fit, attack, certify, and measure what is left.
+    """Turn a table into one that can be shared: fit, attack, certify and measure.
 
-    Each person is assigned to a *cell*: a group of similar people with the same share of every sensitive group. The
-    shared row is sampled from a model of that cell. The certificate states how much the rows of this very table tell,
-    counted exactly, and bounds what rows of persons to come tell.
+    Each person is assigned to a *cell*: a set of similar people with nearly the same share of every group. The shared
+    row is drawn from a model of that cell. The certificate states how much the rows of this table reveal about the
+    group, counted exactly, and a bound for persons to come.
 
     Parameters
     ----------
     table : Table
         All rows.
     target : float, default=None
-        Largest distance Δ between two groups that is to be certified: a guess between them is then right at most
-        (1 + Δ)/2 of the time. By default 0.1, or for a "tree" of a small table the first of 0.15, 0.2 and 0.3 that
-        allows eight cells.
+        Largest distance Δ between two groups, so that a guess between them is right at most (1 + Δ)/2 of the time. By
+        default 0.1, or for a "tree" of a small table the first of 0.15, 0.2 and 0.3 that allows eight cells.
     delta : float, default=0.01
         Probability δ that the bound on persons to come is wrong.
     method : {"tree", "cells", "flow", "matching"}, default="tree"
@@ -109,11 +108,11 @@ def share(
         Share a whole row in the table's own columns, drawn from the cell; the cell's number; or the latent of "flow" or
         "matching", which keeps everything, invertibly. Only its own densities vouch for a latent.
     spend : float, default=0.0
-        How much of the target a "tree" may spend on a label with two classes: its first split may then send shares of
-        the groups that differ by so much to each side.
+        Part of the target that a "tree" may spend on a label with two classes: the shares of the groups that its first
+        split sends to one side may differ by so much.
     without_attribute : bool, default=False
         Whether persons who come later are encoded without the sensitive attribute; needs ``method="cells"``.
-    most_rows : int, optional
+    most_rows : int, default=None
         Most rows that a person may have; by default the most of the persons that a model was fitted to.
     rules : sequence of str, default=()
         Expressions over columns, such as ``"start <= end"``, that are true in every row that is shared.
@@ -123,8 +122,8 @@ def share(
     random_state : int, default=0
         Seed of the split and of training, but never of keys, coins and drawn rows.
     quick : bool, default=False
-        Leave measurements out, never statements: no adversaries, and nothing about what the table is worth. Fewer
-        models of "flow" and "matching" are trained.
+        Leave out adversaries and measurements of the table's worth, but no statement. Train fewer models of "flow" and
+        "matching".
     say : callable, optional
         Called with the name of each stage before it begins.
 

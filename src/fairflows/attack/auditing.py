@@ -192,10 +192,10 @@ def audit(
     test : Table
         Rows that the bound is computed from: independent draws from the law of a random row, at most one of each
         person, which are those that `certify` counts with the same seed.
-    encoded : pair of frames, optional
+    encoded : pair of frames, default=None
         What was released for the rows of `train` and of `test`, where the model cannot encode them again: a `Release`
         whose persons have no identifier.
-    released : sequence of str, optional
+    released : sequence of str, default=None
         Parts of the release that adversaries see: "cell" or "latent", and "label" for the true label beside it. By
         default the model's output.
     constraints : sequence of callable, default=()
@@ -205,9 +205,9 @@ def audit(
         δ of the lower bounds.
     quick : bool, default=False
         Run few adversaries on few rows: seconds instead of a minute.
-    n_jobs : int, optional
+    n_jobs : int, default=None
         Number of adversaries to run at once, as for joblib.
-    most_rows : int, optional
+    most_rows : int, default=None
         Most rows that a person may have; by default the most of the persons that the model was fitted to.
     random_state : int, default=0
         Seed of the split and of the adversaries.

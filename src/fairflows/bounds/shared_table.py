@@ -65,7 +65,7 @@ def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike |
         Rows of each group in each cell.
     share : float
         f, the share of the rows whose group is known, in [0, 1).
-    n_persons : array-like of shape (K,), optional
+    n_persons : array-like of shape (K,), default=None
         The number of persons of equal weight that the rows of each group stand for, (Σm)²/Σm² where a person has m
         rows, because persons and not rows are known. The law of x_j is then taken for normal. Equal to the rows by
         default.

@@ -63,13 +63,13 @@ def certify(
 ) -> Certificate:
     """Certify how much a release reveals about the group.
 
-    A `Release` states how far apart the groups of its own table are, counted exactly, and with `FairTree` a bound on
-    persons to come that needs no held-out persons. Such a certificate looks at nobody, and can be had again and again.
-    New persons test it: the status is REFUTED where they contradict it.
+    For a `Release` the rows of its own table are counted: Δ = ½ Σ_j |c_0j/n_0 − c_1j/n_1|, without an error probability.
+    With `FairTree` a bound on persons to come follows from the numbers of persons alone. Neither needs held-out
+    persons. New persons test the bound; the status is REFUTED if they contradict it.
 
-    All other bounds on the true distribution come from persons that nothing was fitted to or chosen by. The same model,
-    rows and settings give the same certificate again. A new model, or new settings, are a new look at these persons:
-    the j-th look spends δ·6/(π²j²), and the certificate says which look it is.
+    Other bounds on the true distribution are counted on persons that the model was neither fitted to nor chosen by. The
+    same model, rows and settings give the same certificate. A new model or new settings are a new look at these
+    persons: the j-th look spends δ·6/(π²j²), and the certificate states its number.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ def make_gaussians(n_samples: int = 2000, *, random_state: int | None = None) ->
     ----------
     n_samples : int, default=2000
         Number of rows, half of them in each group.
-    random_state : int, optional
+    random_state : int, default=None
         Seed of the draw.
 
     Returns
@@ -62,7 +62,7 @@ def make_three_groups(n_samples: int = 3000, *, random_state: int | None = None)
     ----------
     n_samples : int, default=3000
         Number of rows, a third of them in each group.
-    random_state : int, optional
+    random_state : int, default=None
         Seed of the draw.
 
     Returns
@@ -102,7 +102,7 @@ def make_shifted_gaussians(
         d, at least 0.
     n_samples : int, default=2000
         Number of rows, half of them in each group.
-    random_state : int, optional
+    random_state : int, default=None
         Seed of the draw.
 
     Returns

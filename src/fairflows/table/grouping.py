@@ -130,11 +130,11 @@ def make_grouping(
     ----------
     columns : DataFrame
         The sensitive columns.
-    cuts : dict, optional
+    cuts : dict, default=None
         For columns of numbers, the cut points.
     merge_small : int, default=0
         Groups of fewer persons become one group, "other". If that is still smaller, the next smallest groups join it.
-    identifier : Series, optional
+    identifier : Series, default=None
         The person of each row. By default, every row counts as a person.
     missing : bool, default=False
         Whether a missing value makes a group of its own.

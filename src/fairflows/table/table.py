@@ -64,19 +64,19 @@ class Table:
     sensitive : str, list of str, or array
         The sensitive attribute: columns of `data`, or one value per row. Several columns make intersectional groups.
         A list with one text per row counts as names of columns if one of them is the name of a column.
-    label : str or array, optional
+    label : str or array, default=None
         The target of later predictions: a column of `data`, or one value per row.
-    groups : dict or Grouping, optional
+    groups : dict or Grouping, default=None
         Cut points for sensitive columns of numbers (``{"age": [30, 50]}``), or the `grouping` of another table. By
         default, every value is a group.
     merge_small : int, default=0
         Groups of fewer persons become one group, "other".
-    identifier : str or array, optional
+    identifier : str or array, default=None
         The person of each row. Splits never part a person, and a person's noise is always the same. By default, each
         row counts as a person.
     drop : str or sequence of str, default=()
         Columns to leave out.
-    kinds : dict, optional
+    kinds : dict, default=None
         ``{column: "continuous" | "discrete" | "categorical"}``, for columns whose inferred kind is wrong.
     missing_group : {"error", "drop", "group"}, default="error"
         What is done with rows whose sensitive attribute is missing: raise, drop them, or make them a group of their
@@ -196,14 +196,14 @@ class Table:
         ----------
         path : path
             The file; its name says of which kind it is. A CSV file may be compressed.
-        schema : Schema, optional
+        schema : Schema, default=None
             What columns must hold: a model's `schema_`.
-        separator : str, optional
+        separator : str, default=None
             The character between two fields of a CSV file. By default, the one of ``,`` ``;`` tab ``|`` that the header
             line has.
         encoding : str, default="utf-8"
             The encoding of a CSV file.
-        decimal : {".", ","}, optional
+        decimal : {".", ","}, default=None
             The decimal mark of a CSV file. By default ``","`` if fields are separated by ``";"``, else ``"."``.
         **settings
             The parameters of `Table`.

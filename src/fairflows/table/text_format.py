@@ -14,11 +14,11 @@ class TextFormat:
 
     Parameters
     ----------
-    separator : str, optional
+    separator : str, default=None
         The character between two fields. By default, the one of ``,`` ``;`` tab ``|`` that the header line has.
     encoding : str, default="utf-8"
         The encoding of the text, by any name that Python knows: ``"cp1252"``, ``"utf-16"``.
-    decimal : {".", ","}, optional
+    decimal : {".", ","}, default=None
         The decimal mark. By default ``","`` if fields are separated by ``";"``, else ``"."``.
     """
 

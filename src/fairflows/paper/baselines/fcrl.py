@@ -108,7 +108,7 @@ class FCRL(NeuralBaseline):
     ----------
     lam : float
         λ, the weight of what z tells about x within a group; with β it decides how fair z is.
-    beta : float, optional
+    beta : float, default=None
         β, the weight of what z tells about x at all; λ/2 when not given, as in the authors' experiments.
     n_latent : int
         Dimensions of z.

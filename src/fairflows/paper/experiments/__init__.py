@@ -100,13 +100,13 @@ def run(
         One of `list_experiments`.
     quick : bool
         Use fewer seeds, epochs and rows: minutes on two cores. The result says so.
-    seeds : int, optional
+    seeds : int, default=None
         How many seeds; the paper's number when not given, or few with ``quick``.
     device : str
         "auto" takes a GPU where there is one.
     n_jobs : int
         Tasks of the experiment to run side by side, where it has several.
-    out : path, optional
+    out : path, default=None
         Folder to save to; ``reproduction/`` in the current folder when not given.
     show : bool
         Print the numbers, and which files were written.

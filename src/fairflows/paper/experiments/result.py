@@ -87,7 +87,7 @@ class Outcome:
         Which rows it ran on.
     notes : list of str
         What to know when comparing.
-    figure : Figure, optional
+    figure : Figure, default=None
         The paper's figure, from our own numbers.
     details : dict of DataFrame
         Further tables, saved beside the first.
