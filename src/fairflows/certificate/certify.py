@@ -63,7 +63,7 @@ def certify(
 ) -> Certificate:
     """Certify how much a release reveals about the group.
 
-    For a `Release` the rows of its own table are counted: Δ = ½ Σ_j |c_0j/n_0 − c_1j/n_1|, without an error probability.
+    For a `Release` the rows of its own table are counted: Δ = ½ Σ_j |c_0j/n_0 − c_1j/n_1|, without error probability.
     With `FairTree` a bound on persons to come follows from the numbers of persons alone. Neither needs held-out
     persons. New persons test the bound; the status is REFUTED if they contradict it.
 
