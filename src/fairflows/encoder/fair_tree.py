@@ -33,6 +33,8 @@ from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Places
 from fairflows.table.table import Role
 
 _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many trees, which take twice as long to encode
+# Rows that the label's score is learnt from, and those behind the scores that nodes are chosen by.
+_MOST_SCORED, _MOST_CHOOSING = 100_000, 40_000
 _ROWS_PER_CHUNK = 2**15
 _SPENDS = (0.0, 0.02, 0.05, 0.1)  # whose worth is estimated
 _RATES = 201  # lowest rates that are tried
@@ -287,7 +289,7 @@ class TreeScores:
         """Fit the scores of some rows of a table; a label that does not vary among them has none."""
         label, of_label, n_of_label = rows.label, None, 0
         if label is not None and (label.values[places] != label.values[places[0]]).any():
-            of_label = _fit_label_score(tree, rows, places)
+            of_label = _fit_label_score(tree, rows, places, _MOST_SCORED)
             n_classes = len(np.unique(label.values[places]))
             n_of_label = 1 if label.classes is None or n_classes == 2 else n_classes
         X = rows.X.iloc[places]
@@ -342,14 +344,18 @@ def _honest_scores(tree: FairTree, scores: TreeScores, rows: TrainingRows, place
     for fitted, judged in (halves, halves[::-1]):
         model = scores.of_label
         if rows.label.classes is None or np.array_equal(np.unique(y[fitted]), np.unique(y)):
-            model = _fit_label_score(tree, rows, places[fitted])
+            model = _fit_label_score(tree, rows, places[fitted], _MOST_CHOOSING)
         found[judged] = rounded(model.values(rows.X.iloc[places[judged]]))
     return found
 
 
-def _fit_label_score(tree: FairTree, rows: TrainingRows, places: Places) -> Score:
-    """Fit the score of the label on rows at some places."""
+def _fit_label_score(tree: FairTree, rows: TrainingRows, places: Places, most: int) -> Score:
+    """Fit the score of the label on rows at some places, or on a sample of them that has the same classes."""
     label = known_label(rows.label)
+    if len(places) > most:
+        some = places[np.random.default_rng(tree.random_state).choice(len(places), most, replace=False)]
+        if label.classes is None or len(np.unique(label.values[some])) == len(np.unique(label.values[places])):
+            places = some
     model = _estimator_of(label, tree.label_score, tree.random_state)
     values = label.values[places]
     known = values if label.classes is None else np.unique(values, return_inverse=True)[1]
