@@ -154,21 +154,6 @@ def test_numbers_keep_their_precision_in_what_is_written(release, tmp_path):
     assert pd.to_datetime(written["day"]).between("2024-01-01", "2025-09-30").all()
 
 
-def test_who_receives_rows_learns_the_drawn_label_and_no_column_that_only_has_its_name():
-    table = ff.Table(frame(400), sensitive="group", label="repaid")
-    drawn = Released.of(Release(OwnCells(), n_folds=1).fit(table))
-    rows = [drawn.encode(table), drawn.encode(table)]
-    label, (fit, judged) = drawn.label_to_learn(table.y, rows)
-    assert label.equals(rows[0]["repaid"])
-    assert list(fit) == list(judged) == [*table.X, "repaid_score"]
-    called_cell = ff.Table(frame(400).rename(columns={"repaid": "cell"}), sensitive="group", label="cell")
-    cells = Released.of(Release(OwnCells(), output="cell", n_folds=1).fit(called_cell))
-    numbers = cells.encode(called_cell)
-    label, (fit, _) = cells.label_to_learn(called_cell.y, [numbers, numbers])
-    assert label is called_cell.y
-    assert fit is numbers, "the column is the cell's number, and not the label"
-
-
 def test_a_column_that_the_table_declares_categorical_is_drawn_from_its_own_values():
     data = frame(2_000).assign(code=np.random.default_rng(0).choice([110, 230, 4_020, 9_920, 9_991], 2_000))
     rare = data["code"].where(data.index > 0, 7)  # a code that only one person has, and so is new to one model

@@ -184,24 +184,6 @@ def most_useful_within(told: ArrayLike, use: ArrayLike, limit: float) -> int | N
     return int(within[np.lexsort([told[within], -use[within]])[0]])
 
 
-def most_cells_within(planned: Mapping[int, float], target: float, advice: str) -> int:
-    """Return the most cells for which the bound to expect, `planned`, is within a target; raise the advice for none.
-
-    Examples
-    --------
-    >>> most_cells_within({2: 0.03, 8: 0.05, 32: 0.07}, 0.06, advice="Take more persons.")
-    8
-    """
-    place = most_useful_within(list(planned.values()), list(planned), target)
-    if place is None:
-        k = min(planned, key=lambda k: planned[k])
-        raise DataError(
-            f"target {target} is out of reach for these rows: the lowest bound to expect is {planned[k]:.3f}, with "
-            f"{k} cells. {advice}"
-        )
-    return list(planned)[place]
-
-
 def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> FloatArray:
     r"""Return the expected observed distance of every pair of groups, if these are the cell probabilities.
 

@@ -197,17 +197,6 @@ class Released:
             raise DataError(f"{type(self.model).__name__} suggests no label.")
         return last.predict_rows(self._read_last(last, table, persons))
 
-    def label_to_learn(
-        self, label: pd.Series, released: Sequence[pd.DataFrame]
-    ) -> tuple[pd.Series, tuple[pd.DataFrame, ...]]:
-        """Return the label that a receiver of the first released table learns from, and the tables without it.
-
-        That is a drawn label, where the release draws one with the rows, and else the true one.
-        """
-        if not (self.draws_rows and label.name in released[0]):
-            return label, tuple(released)
-        return released[0][label.name], tuple(rows.drop(columns=label.name) for rows in released)
-
     def _written(self, released: pd.DataFrame) -> pd.DataFrame:
         """Rows in the table's own columns keep their types."""
         return released if self.draws_rows else as_written(released)

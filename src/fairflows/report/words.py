@@ -671,6 +671,20 @@ def _to_know(shared: Shared) -> Iterator[str]:
         )
     if shared.audit is None:
         yield "Nothing was attacked or measured (quick=True, or too few persons): the statements hold without that."
+    if (worth := worth_of_spending(shared.release)) and not getattr(shared.release, "spend", 0.0):
+        more = ", ".join(f"{percent(right)} for {b:g}" for b, right in worth.items() if b)
+        yield (
+            f"A score that tells nothing of {c.sensitive} decides {shared.run.label} right for about "
+            f"{percent(worth[0.0])} of persons. A part of the target can be spent on it (spend=...): {more}."
+        )
+
+
+def worth_of_spending(release: Any) -> dict[float, float]:
+    """Return the share of persons whose label the first split predicts, by what is spent; empty where none can be."""
+    found = [getattr(model.encoder, "worth_of_spending_", {}) for model in vars(release).get("models_", [])]
+    if not found or not all(found):
+        return {}
+    return {b: sum(worth[b] for worth in found) / len(found) for b in found[0]}
 
 
 def question(shared: Shared) -> str:
