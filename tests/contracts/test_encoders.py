@@ -96,7 +96,7 @@ ENCODERS = {
     "plain adversary": lambda: AdversarialEncoder(n_epochs=1),
     "cells of rows": lambda: Release(RawFeatures(key=KEY), n_cells=4, output="cell", n_folds=1),
     "cells of matched rows": lambda: Release(FairMatching(1.0, **CELLS), n_cells=4, output="cell", n_folds=1),
-    # Persons of a table keep their cells in a release of trees: see tests/release/test_blocks.py.
+    # Persons of a table keep their cells in a release of trees: see tests/release/test_two_folds.py.
     "cross-fitted best cells": lambda: Release(FairCells(4, **BEST), output="cell", most_rows=7),
     "cross-fitted cells of rows": lambda: Release(RawFeatures(key=KEY), n_cells=4, output="cell", most_rows=7),
 }

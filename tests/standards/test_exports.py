@@ -103,4 +103,4 @@ def test_the_card_shows_names_as_they_are(folder):
     assert "&lt;b&gt;town&lt;/b&gt;" in card
     assert "<b>" not in card
     assert r"a \|b\*" in card
-    assert "For the 600 rows of this file" in card
+    assert "one of its 600 rows" in card

@@ -87,7 +87,7 @@ def plan_cells(
     >>> plan_cells([200, 100], None, 0.01).target
     0.2
     """
-    plan = None
+    plan, delta = None, checked_delta(delta)
     for t in TARGETS if target is None else (target,):
         plan = _plan(np.asarray(n_persons, dtype=np.float64), t, delta, n_matched, spend)
         if plan is not None and plan.in_all >= ENOUGH_CELLS:
