@@ -261,3 +261,20 @@ def test_cells_for_a_label_need_one(few):
     unlabelled = Table(few.X, sensitive=few.a.to_numpy(), identifier=few.identifier)
     with pytest.raises(DataError, match="Cells are made for a label"):
         share(unlabelled, method="cells")
+
+
+def test_the_terminal_names_the_look_and_what_it_cost(chosen):
+    assert "look" not in repr(chosen).split("To know")[1].split("Not covered")[0]
+    fifth = replace(chosen, certificate=replace(chosen.certificate, look=5))
+    assert "This is look 5 of these persons: the bound is wider" in " ".join(repr(fifth).split())
+
+
+@pytest.mark.filterwarnings("ignore:Categories that the training rows did not have")
+def test_a_merged_group_is_said_not_to_hide_what_differs_inside(few):
+    rng = np.random.default_rng(0)
+    rows = few.X.assign(race=rng.choice(list("abcd"), len(few), p=[0.5, 0.4, 0.06, 0.04]))
+    with pytest.warns(DataWarning, match="'c' and 'd' are one group"):
+        merged = Table(rows, sensitive="race", merge_small=300)
+    shared = share(merged, target=0.3, output="cell", quick=True)
+    assert "what differs inside a group that was merged" in " ".join(repr(shared).split())
+    assert "even the worst pair" in shared.report.to_html()

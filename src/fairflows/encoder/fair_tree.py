@@ -34,7 +34,7 @@ from fairflows.table.table import Role
 
 _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many trees, which take twice as long to encode
 # Rows that the label's score is learnt from, and those behind the scores that nodes are chosen by.
-_MOST_SCORED, _MOST_CHOOSING = 100_000, 40_000
+_MOST_SCORED, _MOST_CHOOSING = 100_000, 25_000
 _ROWS_PER_CHUNK = 2**15
 _SPENDS = (0.0, 0.02, 0.05, 0.1)  # whose worth is estimated
 _RATES = 201  # lowest rates that are tried

@@ -704,7 +704,6 @@ def _planned(
     K = len(names)
     matched = None if most in (None, 1) else sum(np.bincount(group[places], minlength=K) for places in cut_at)
     n = persons.equal_weight(group, K)
-    plan = plan_cells(n, release.target, release.delta, n_matched=matched, spend=release.spend)
     asked = release.n_cells
     if asked is None:
         asked = "auto" if release.encoder is None else release.encoder.get_params(deep=False)["n_cells"]
@@ -723,6 +722,7 @@ def _planned(
                 f"fold: with ten of them in every cell there are {possible} cells."
             )
         return None, min(int(asked), possible)
+    plan = plan_cells(n, release.target, release.delta, n_matched=matched, spend=release.spend)
     if plan is None:
         raise DataError(_too_small(names, n, release.target))
     return plan, plan.n_cells

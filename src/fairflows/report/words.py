@@ -466,7 +466,8 @@ def achieved(c: Certificate) -> list[str]:
     missed = "" if population.met is not False else ", which is above the target"
     return [
         *found,
-        f"Persons to come, whose rows are encoded later: at most {_guess_of(population.distance)} of the time{missed}. "
+        f"Persons to come, whose rows are encoded later: at most {_guess_of(population.distance)} of the time"
+        f"{'' if c.is_plain else ', between the worst pair of groups'}{missed}. "
         f"This holds with a probability of {100 * (1 - population.delta):g} %, for every method, if they come from the "
         "same population.",
     ]
