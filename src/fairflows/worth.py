@@ -330,8 +330,8 @@ class _LabelRows:
 
     def _not_learnt(self, rows: pd.DataFrame) -> list[str]:
         """Return the drawn label and the scores of cells, which raw rows do not have."""
-        own = set(self.learn.X)
-        return [name for name in rows if name not in own and str(name).startswith(self.name)]
+        own, score = set(self.learn.X), f"{self.name}_score"
+        return [name for name in rows if name not in own and (name == self.name or str(name).startswith(score))]
 
     def _scores(self) -> FloatArray | None:
         """Return the score of each judged row: the columns of a release, or the mean label of the cell."""
