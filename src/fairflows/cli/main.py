@@ -142,7 +142,7 @@ def share(
         table = reading.table(reading.frame(file), file.name)
         if reading.identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
-        for finding in find_problems(table, delta=delta):
+        for finding in find_problems(table):
             say(f"! {with_options(str(finding))}")
         shared = make(
             table,
@@ -220,7 +220,7 @@ def describe(
     check_rules(reading.rules or (), table.X)
     if reading.most_rows is not None:
         table.random_rows(0, reading.most_rows)  # raises if a person has more
-    found = [with_options(str(each)) for each in [*named, *find_problems(table, delta=delta)]]
+    found = [with_options(str(each)) for each in [*named, *find_problems(table)]]
     bounds = best_bounds(table, delta=delta)
     rules = proposed_rules(table.X)
     if as_json:

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.bounds.planning import TARGETS, plan_cells
+from fairflows.bounds.shared_table import most_cells_known_half
 from fairflows.exceptions import DataError
 from fairflows.table.columns import has_order, is_number, is_time
 from fairflows.table.table import Table, naming_rows
@@ -49,10 +51,8 @@ def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
     ]
 
 
-def find_problems(table: Table, *, delta: float = 0.01) -> list[Finding]:
+def find_problems(table: Table) -> list[Finding]:
     """Return the problems of a table: columns first, then groups.
-
-    `delta` is the δ of the bound on persons to come.
 
     Examples
     --------
@@ -66,7 +66,7 @@ empty.
     if same:
         said = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them (drop={same})."
         found.insert(0, Finding(same[0] if len(same) == 1 else None, said))
-    return [*found, *_of_columns_that_tell(table), *_of_groups(table, delta)]
+    return [*found, *_of_columns_that_tell(table), *_of_groups(table)]
 
 
 def best_bounds(table: Table, *, delta: float = 0.01) -> pd.DataFrame:
@@ -149,17 +149,17 @@ def _proposed_cut(table: Table) -> str:
     )
 
 
-def _of_groups(table: Table, delta: float) -> Iterator[Finding]:
+def _of_groups(table: Table) -> Iterator[Finding]:
     name, groups, (persons, n) = str(table.a.name), table.groups, _persons_by_group(table)
     if _is_not_cut(table):
         yield Finding(name, _proposed_cut(table))
         return
     target = TARGETS[-1]
-    small = [a for a in range(len(groups)) if plan_cells([n[a], n.max()], target, delta) is None]
+    small = [a for a in range(len(groups)) if not _allows_two_cells(n[a], n.max(), target)]
     if not small:
         return
     listed = _first([f"{groups[a]} ({persons[a]:,})" for a in sorted(small, key=lambda a: persons[a])])
-    needed = next((m for m in range(22, 10_000) if plan_cells([m, n.max()], target, delta) is not None), 10_000)
+    needed = next((m for m in range(22, 10_000) if _allows_two_cells(m, n.max(), target)), 10_000)
     said = (
         f"{name}: too few persons for a distance of {target} in {len(small):,} group{'s' * (len(small) > 1)}: {listed}."
         f" That takes about {needed:,} persons of each group."
@@ -168,6 +168,11 @@ def _of_groups(table: Table, delta: float) -> Iterator[Finding]:
     if len(groups) > 2 and least > persons.min():
         said += f" Small groups can be merged into one (merge_small={int(least)})."
     yield Finding(name, said)
+
+
+def _allows_two_cells(n_group: float, n_largest: float, target: float) -> bool:
+    """Whether a group can have two cells with ten persons each, by the rule of `plan_cells`."""
+    return n_group >= 2 * (FEWEST_PERSONS + 1) - 1 and most_cells_known_half([n_group, n_largest], target) >= 2
 
 
 def _persons_by_group(table: Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
