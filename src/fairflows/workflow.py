@@ -567,7 +567,8 @@ def record_release(seen: RowsSeen, model: str) -> int:
 
 def of_whole_file(certificate: Certificate, found: Found) -> Certificate:
     """Return the certificate of a sample with the statement about the whole file in place of that about the sample."""
-    if found.counts is None or certificate.find("table") is None or certificate.most_rows > 1:
+    is_by_trees = certificate.find("table") is not None and certificate.look == 0  # nobody was held out
+    if found.counts is None or not is_by_trees or certificate.most_rows > 1:
         raise DataError(
             "A file that is larger than memory is shared by a tree (method='tree') with one row per person: only then "
             "the cells of all its rows can be counted in one stream."
@@ -634,6 +635,11 @@ def read_run(out: Path) -> Run:
 
 def certified_part(table: Table, run: Run, certificate: Certificate, model: Transformer) -> Table:
     """Return the rows that a certificate is about: the whole table, or the part that `share` certified on."""
+    if sum(certificate.n.values()) > run.rows:
+        raise DataError(
+            f"The certificate counts {sum(certificate.n.values()):,} rows of a file that was shared by a sample of "
+            f"{run.rows:,}: it cannot be computed again by a model and one table. `fairflows check` compares the file."
+        )
     if len(table) != run.rows or table.fingerprint(Released.of(model).secret) == certificate.rows:
         return table
     return table.split(CERTIFYING, VALIDATION, run.random_state)[2]

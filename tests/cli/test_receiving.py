@@ -90,3 +90,19 @@ def test_a_later_file_is_listed(run, made, received):
     code, out, _ = run("check", certificate, later)
     assert code == 1
     assert "is about another certificate, or this one was changed since" in out
+
+
+def test_a_later_file_takes_no_place_of_the_shared_table(run, made, received):
+    """As many rows under the name of the table, in the producer's list: they are not the rows that were counted."""
+    before = (made / "out" / "shared.csv").read_bytes()
+    code, _, err = run("encode", made / "out", made / "new.csv", "-o", made / "out" / "shared.csv")
+    assert code == 2
+    assert "write to another one" in err
+    assert (made / "out" / "shared.csv").read_bytes() == before
+    loans(2000, 7).to_csv(made / "as-many.csv", index=False)
+    assert run("encode", made / "out", made / "as-many.csv", "-o", made / "shared.csv")[0] == 0
+    shutil.copy(made / "shared.csv", received)
+    shutil.copy(made / "out" / "certificate.files.json", received)
+    code, out, _ = run("check", received / "certificate.json", received / "shared.csv", "--json")
+    found = {r["what"]: r["verdict"] for r in json.loads(out)["results"]}
+    assert (code, found["file"], found["histogram"]) == (0, "ok", "note")

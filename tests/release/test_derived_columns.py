@@ -132,3 +132,20 @@ def test_two_times_a_fixed_time_apart():
     X["later"] = X["start"] + pd.to_timedelta(X["days"], unit="D")
     drawn = drawn_from(X)[1]
     assert (drawn["end"] - drawn["start"] == pd.Timedelta(days=30)).all()
+
+
+@pytest.mark.parametrize("rows_of_one", [1, 4])
+def test_no_class_that_only_one_person_has_follows_from_a_code(rows_of_one):
+    """Two persons have a code, and each has another class: the one that others have, too, is taken."""
+    rng = np.random.default_rng(0)
+    code = rng.integers(40, size=3000)
+    frame = pd.DataFrame({"code": [f"k{i:02}" for i in code], "class": [f"c{i % 7}" for i in code]})
+    who = np.arange(len(frame))
+    own, other = list(range(rows_of_one)), rows_of_one
+    frame.loc[[*own, other], "code"], who[own] = "k99", 0
+    frame.loc[own, "class"], frame.loc[other, "class"] = "z, of one person", "c1"
+    (lookup,) = find_derived(frame, set(), who)[1]
+    made = lookup.compute({"code": pd.Series(["k99", "k03"])})
+    assert made.tolist() == ["c1", "c3"]
+    drawn = RowLaw.fit(frame, np.zeros(len(frame), dtype=int), 1, persons=who).sample(np.zeros(20_000, dtype=int))
+    assert "z, of one person" not in set(drawn["class"])

@@ -55,3 +55,22 @@ def test_a_sample_needs_names_and_a_tree(run, tmp_path):
     code, _, err = run("share", tmp_path / "rows.csv", "--id", "person", "--method", "matching", *settings)
     assert code == 2
     assert not (tmp_path / "out").exists(), "nothing half-written"
+
+
+def test_what_was_counted_in_a_sample_alone_is_refused(run, tmp_path):
+    """Held-out persons of the sample beside counts of the whole file: `check` would refuse the true files."""
+    rows(5000).to_csv(tmp_path / "rows.csv", index=False)
+    settings = ["--sensitive", "sex", "--label", "paid", "--id", "person", "--quick", "-o", tmp_path / "out"]
+    code, _, err = run(
+        "share", tmp_path / "rows.csv", "--sample", 2500, "--method", "cells", "--target", 0.4, *settings
+    )
+    assert (code, "method='tree'" in err) == (2, True), err
+    assert not (tmp_path / "out").exists()
+
+
+def test_verify_says_that_a_stream_cannot_be_computed_again(run, tmp_path):
+    rows(3000).to_csv(tmp_path / "rows.csv", index=False)
+    settings = ["--sensitive", "sex", "--label", "paid", "--id", "person", "--quick", "--output", "cell"]
+    assert run("share", tmp_path / "rows.csv", *settings, "--sample", 1500, "-o", tmp_path / "out")[0] in (0, 1)
+    code, _, err = run("verify", tmp_path / "out", tmp_path / "rows.csv")
+    assert (code, "cannot be computed again" in err) == (2, True), "it is not that the certificate is false"

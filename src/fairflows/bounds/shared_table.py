@@ -20,6 +20,8 @@ from fairflows.exceptions import DataError
 
 _DEVIATIONS = 9  # standard deviations of a hypergeometric law that are summed over: beyond lie less than 1e-15
 
+_MOST_EXACT = 10_000_000  # rows of a group: the time grows with their root, and a certificate may claim any number
+
 
 def table_distance(counts: ArrayLike) -> float:
     r"""Return the distance between the groups of a file, as seen through the cells of its rows.
@@ -67,8 +69,8 @@ def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike |
         f, the share of the rows whose group is known, in [0, 1).
     n_persons : array-like of shape (K,), default=None
         The number of persons of equal weight that the rows of each group stand for, (Σm)²/Σm² where a person has m
-        rows, because persons and not rows are known. The law of x_j is then taken for normal. Equal to the rows by
-        default.
+        rows, because persons and not rows are known. The law of x_j is then taken for normal, as it is for more than
+        ten million rows. Equal to the rows by default.
 
     Examples
     --------
@@ -82,6 +84,8 @@ def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike |
     K = len(counts)
     pairs = [(a, b) for a in range(K) for b in range(a)]
     sizes = counts.sum(axis=1)
+    if n_persons is None and sizes.max() > _MOST_EXACT:
+        n_persons = sizes
     if n_persons is not None:
         v = 1 / np.asarray(n_persons, dtype=np.float64)
         p = counts / sizes[:, None]
@@ -96,9 +100,11 @@ def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike |
 def known_share_point(counts: ArrayLike, share: float, n_persons: ArrayLike | None = None) -> float:
     r"""Return the 95 % point of the distance when the attributes of a random share f of the rows are known.
 
-    .. math:: Δ(f) + \tfrac12 \sqrt{f/(1 - f)}\, \sqrt{1/n_0 + 1/n_1}
+    .. math:: Δ(f) + c \sqrt{f/(1 - f)}\, \sqrt{1/n_0 + 1/n_1}
 
-    The parameters are those of `known_share_distance`.
+    For two groups in matched cells c = 0.5. Where cells differ by Δ_file the distance varies more, up to c = 0.82 where
+    all of Δ(f) is Δ_file. Of several groups the largest distance of a pair counts, which varies more than that of one
+    pair: c then grows with the number of pairs. The parameters are those of `known_share_distance`.
 
     Examples
     --------
@@ -106,8 +112,10 @@ def known_share_point(counts: ArrayLike, share: float, n_persons: ArrayLike | No
     0.089
     """
     n = np.asarray(counts).sum(axis=1) if n_persons is None else np.asarray(n_persons)
-    more = 0.5 * math.sqrt(share / (1 - share)) * pair_spread(n)
-    return min(1.0, known_share_distance(counts, share, n_persons) + more)
+    mean, n_pairs = known_share_distance(counts, share, n_persons), len(n) * (len(n) - 1) // 2
+    of_file = min(1.0, table_distance(counts) / max(mean, 1e-300))  # the part of the mean that is not chance
+    factor = (0.5 + 0.32 * of_file**2) * (1.0 if n_pairs == 1 else 0.7 * float(norm.ppf(1 - 0.05 / n_pairs)))
+    return min(1.0, mean + factor * math.sqrt(share / (1 - share)) * pair_spread(n))
 
 
 def most_cells_known_half(n_persons: ArrayLike, target: float) -> int:

@@ -306,6 +306,8 @@ def encode(
         from fairflows.certificate.check import list_files
         from fairflows.stream import FileRows, encode_file
 
+        if run is not None and Path(out).resolve().parent == folder.resolve():
+            raise DataError(f"{out}: the folder holds the result of `fairflows share`; write to another one.")
         rows = FileRows(**roles, time_formats={} if run is None else run.time_formats)
         settings: dict[str, Any] = {"keep": keep or (), "keep_order": keep_order, "text_format": text_format}
         with progress_bar("encoding", enabled=not quiet and sys.stderr.isatty()) as show:

@@ -74,13 +74,21 @@ class Lookup:
     is_exact: bool  # whether all training rows have these values, not just nearly all
 
     @classmethod
-    def fit(cls, column: pd.Series, source: pd.Series) -> Lookup:
-        """Take the most frequent value of the column for each value of its source."""
+    def fit(cls, column: pd.Series, source: pd.Series, who: IntArray | None = None) -> Lookup:
+        """Take the most frequent value of the column for each value of its source, and none that only one person has.
+
+        `who` is the person of each row; by default each row belongs to another one.
+        """
         keys, values = (Levels.fit(str(part.name), part) for part in (source, column))
         key, value = keys.codes(source), values.codes(column)
+        persons = np.arange(len(value)) if who is None else who
+        somebody = np.zeros(len(values), dtype=np.int64)
+        somebody[value] = persons
+        is_shared = np.bincount(value, somebody[value] != persons, len(values)) > 0
         pairs, counts = np.unique(key * len(values) + value, return_counts=True)
-        place = np.zeros(len(keys), dtype=np.int64)
+        place = np.full(len(keys), np.bincount(value, minlength=len(values)).argmax(), dtype=np.int64)
         by_count = pairs[np.argsort(counts, kind="stable")]
+        by_count = by_count[is_shared[by_count % len(values)]]
         place[by_count // len(values)] = by_count % len(values)  # the most frequent one comes last, and stays
         return cls(column.name, source.name, keys, values, place, bool((place[key] == value).all()))
 
@@ -139,10 +147,12 @@ class Formula:
 Derived = Lookup | Formula
 
 
-def find_derived(frame: pd.DataFrame, declared: set[Hashable]) -> tuple[Columns, list[Derived]]:
+def find_derived(
+    frame: pd.DataFrame, declared: set[Hashable], who: IntArray | None = None
+) -> tuple[Columns, list[Derived]]:
     """Return the columns that are drawn, and how the others follow from them, in the order of computing.
 
-    Columns of `declared` are categories, whatever their type.
+    Columns of `declared` are categories, whatever their type; `who` is the person of each row.
     """
     columns: Columns = dict(frame.items())
     last: list[Derived] = []
@@ -153,7 +163,7 @@ def find_derived(frame: pd.DataFrame, declared: set[Hashable]) -> tuple[Columns,
     rests = {f.rest: _rest(f, columns) for f in formulas if f.rest is not None}
     computed = {formula.column for formula in formulas}
     columns = {name: column for name, column in columns.items() if name not in computed} | rests
-    lookups = list(_classes(columns, declared))
+    lookups = list(_classes(columns, declared, who))
     for lookup in lookups:
         column = columns.pop(lookup.column)
         if len(lookup.values) < len(lookup.keys):
@@ -222,7 +232,7 @@ def _times(frame: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
             yield helpers, [Formula(name, list(helpers), _LINEAR, 0.0, [1.0, 1.0], None, column.dtype)]
 
 
-def _classes(columns: Columns, declared: set[Hashable]) -> Iterator[Lookup]:
+def _classes(columns: Columns, declared: set[Hashable], who: IntArray | None) -> Iterator[Lookup]:
     """Find columns that hold the class of a finer code, or another name of a code."""
     may_be_code = [n for n, c in columns.items() if n in declared or not has_order(c.dtype) or _has_repeats(c)]
     codes = {n: pd.factorize(columns[n], use_na_sentinel=False)[0].astype(np.int64) for n in may_be_code[:_MOST_CODES]}
@@ -238,7 +248,7 @@ def _classes(columns: Columns, declared: set[Hashable]) -> Iterator[Lookup]:
         if source is None:
             drawn.insert(0, name)
         else:
-            yield Lookup.fit(columns[name].rename(name), columns[source].rename(source))
+            yield Lookup.fit(columns[name].rename(name), columns[source].rename(source), who)
 
 
 def _has_repeats(column: pd.Series) -> bool:

@@ -556,8 +556,10 @@ class Release(Encoder):
             raise DataError(f"target must be in (0, 1]; got {self.target!r}.")
         if not 0 < self.delta < 1:
             raise DataError(f"delta must be in (0, 1); got {self.delta!r}.")
-        if self.spend and self.spend >= (self.target or TARGETS[0]):
-            raise DataError(f"spend must be below the target, {self.target or TARGETS[0]}; got {self.spend!r}.")
+        if self.spend and not 0 <= self.spend < (self.target or TARGETS[0]):
+            raise DataError(
+                f"spend must be a distance below the target, {self.target or TARGETS[0]}; got {self.spend!r}."
+            )
 
     def __sklearn_tags__(self) -> Tags:
         tags, inner = super().__sklearn_tags__(), get_tags(_encoder_of(self))

@@ -161,7 +161,7 @@ class RowLaw:
         if labels:
             label = pd.factorize(whole[labels[0]])[0]
             declared |= {n for n, c in whole.items() if n not in (*labels, *kinds) and _is_code(c, label)}
-        drawn, computed = find_derived(whole, declared) if derive else (dict(whole.items()), [])
+        drawn, computed = find_derived(whole, declared, who) if derive else (dict(whole.items()), [])
         exact = declared | {found.source for found in computed if isinstance(found, Lookup)}
         parts = {name: _part(name, column, who, name in exact) for name, column in drawn.items()}
         parts = dict(sorted(parts.items(), key=lambda item: len(item[1])))
