@@ -558,7 +558,7 @@ class Release(Encoder):
             raise DataError(f"delta must be in (0, 1); got {self.delta!r}.")
         if self.spend and not 0 <= self.spend < (self.target or TARGETS[0]):
             raise DataError(
-                f"spend must be a distance below the target, {self.target or TARGETS[0]}; got {self.spend!r}."
+                f"spend must be below the target, {self.target or TARGETS[0]}, and not negative; got {self.spend!r}."
             )
 
     def __sklearn_tags__(self) -> Tags:
