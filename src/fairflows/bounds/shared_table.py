@@ -113,7 +113,8 @@ def known_share_point(counts: ArrayLike, share: float, n_persons: ArrayLike | No
     """
     n = np.asarray(counts).sum(axis=1) if n_persons is None else np.asarray(n_persons)
     mean, n_pairs = known_share_distance(counts, share, n_persons), len(n) * (len(n) - 1) // 2
-    of_file = min(1.0, table_distance(counts) / max(mean, 1e-300))  # the part of the mean that is not chance
+    # The part of the mean that is not chance: next to nothing where cells are matched but for rounding.
+    of_file = max(0.0, min(1.0, table_distance(counts) / max(mean, 1e-300)) - 0.3) / 0.7
     factor = (0.5 + 0.32 * of_file**2) * (1.0 if n_pairs == 1 else 0.7 * float(norm.ppf(1 - 0.05 / n_pairs)))
     return min(1.0, mean + factor * math.sqrt(share / (1 - share)) * pair_spread(n))
 
