@@ -75,7 +75,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Rule:
+class JudgedRule:
     """Quality of one way to predict the label, on persons that were not learnt from."""
 
     right: float  # the share that is right; of a number R², the share of the variance that is explained
@@ -93,7 +93,7 @@ class LabelWorth:
     classes: tuple[str, ...]  # none for a number
     groups: tuple[str, ...]
     blind: float  # the share that is right by a blind guess; of a number the mean distance from its median
-    rules: dict[str, Rule]  # by the names of `RULES`
+    rules: dict[str, JudgedRule]  # by the names of `RULES`
     best: dict[str, float]  # by Δ: what the best release within it reaches, for two classes; for a number at Δ = 0
 
 
@@ -347,14 +347,16 @@ class _LabelRows:
     def _targets(self, values: npt.NDArray) -> FloatArray:
         return values[:, None] if self.label.classes is None else np.eye(len(self.label.classes))[values]
 
-    def _judged(self, predicted: FloatArray) -> Rule:
+    def _judged(self, predicted: FloatArray) -> JudgedRule:
         """Compare predictions, probabilities of the classes or numbers, with the truth."""
         group, n_groups = self.judge.group_numbers(self.learn.groups), len(self.learn.groups)
         if self.label.classes is None:
             values, spread = predicted[:, 0], max(float(np.var(self.truth)), 1e-300)
             means = [values[group == a].mean() for a in range(n_groups) if (group == a).any()]
             right = 1 - float(np.mean((values - self.truth) ** 2)) / spread
-            return Rule(right, None, float(np.abs(values - self.truth).mean()), float(np.ptp(means) / spread**0.5))
+            return JudgedRule(
+                right, None, float(np.abs(values - self.truth).mean()), float(np.ptp(means) / spread**0.5)
+            )
         chosen, size = predicted.argmax(axis=1), len(self.label.classes)
         counts = np.bincount((group * size + self.truth) * size + chosen, minlength=n_groups * size * size)
         counts = counts.reshape(n_groups, size, size)
@@ -362,7 +364,7 @@ class _LabelRows:
         known = [c for c in range(size) if 0 < np.mean(self.truth == c) < 1]
         aucs = [roc_auc_score(self.truth == c, predicted[:, c]) for c in known]
         right, gap = float((chosen == self.truth).mean()), float(np.ptp(rates, axis=0).max())
-        return Rule(right, float(np.mean(aucs)) if aucs else None, None, gap, counts.tolist())
+        return JudgedRule(right, float(np.mean(aucs)) if aucs else None, None, gap, counts.tolist())
 
     def _blind(self) -> float:
         if self.label.classes is None:
