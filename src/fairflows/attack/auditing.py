@@ -164,7 +164,7 @@ def audit(
     encoded: Representation | None = None,
     released: Sequence[str] | None = None,
     constraints: Sequence[Constraint] = (),
-    delta: float = 0.05,
+    delta: float = 0.01,
     quick: bool = False,
     n_jobs: int | None = None,
     most_rows: int | None = None,
@@ -201,7 +201,7 @@ def audit(
     constraints : sequence of callable, default=()
         Rules of the table, as functions of a frame that are true of every real row. An inverse that breaks one belongs
         to another group.
-    delta : float, default=0.05
+    delta : float, default=0.01
         δ of the lower bounds.
     quick : bool, default=False
         Run few adversaries on few rows: seconds instead of a minute.

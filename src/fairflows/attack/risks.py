@@ -56,7 +56,7 @@ class Risk:
 
 
 def measure_risks(
-    shared: pd.DataFrame, members: pd.DataFrame, others: pd.DataFrame, delta: float = 0.05, random_state: int = 0
+    shared: pd.DataFrame, members: pd.DataFrame, others: pd.DataFrame, delta: float = 0.01, random_state: int = 0
 ) -> tuple[Risk, ...]:
     """Attack a shared table for persons who are in it, and for others.
 
@@ -66,7 +66,7 @@ def measure_risks(
         The rows that were shared for `members`, in any order.
     members, others : DataFrame
         Original rows of the persons behind the shared table, and of persons who are not.
-    delta : float, default=0.05
+    delta : float, default=0.01
         Probability that an interval does not hold the true difference.
     random_state : int, default=0
         Seed of the persons and of the columns that are attacked.

@@ -59,7 +59,7 @@ class FairCells(Encoder):
         Approximate number of bins.
     n_certify : int, default=None
         Number of persons who will certify; by default as many as the encoder is fitted to.
-    delta : float, default=0.05
+    delta : float, default=0.01
         δ of the certificate; its first look spends a share of it.
     chance : float, default=0.9
         Probability that the certificate is within the target.
@@ -104,7 +104,7 @@ class FairCells(Encoder):
     group_score: Classifier | None = None
     n_bins: int = 576
     n_certify: int | None = None
-    delta: float = 0.05
+    delta: float = 0.01
     chance: float = 0.9
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
