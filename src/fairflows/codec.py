@@ -214,7 +214,10 @@ class Levels:
     def known(self, column: pd.Series, found: OutsideValues) -> pd.Series:
         """Replace each value that is not a level by one that stands in for it."""
         codes = self.codes(column, found)
-        is_changed = column.dtype != self.dtype or any((self.name, reason) in found.rows for reason in UNKNOWN)
+        is_alike = column.dtype == self.dtype or all(
+            isinstance(dtype, pd.CategoricalDtype) for dtype in (column.dtype, self.dtype)
+        )
+        is_changed = not is_alike or any((self.name, reason) in found.rows for reason in UNKNOWN)
         return self.column(codes).set_axis(column.index) if is_changed else column
 
     def code_of_missing(self, is_missing: npt.NDArray[np.bool_], found: OutsideValues | None) -> int:
