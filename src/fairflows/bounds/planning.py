@@ -95,6 +95,18 @@ def plan_cells(
     return plan
 
 
+def lowest_target(n_persons: ArrayLike) -> float:
+    """Return the lowest target that allows two cells, for so many persons of each group; 1 for too few.
+
+    Examples
+    --------
+    >>> round(lowest_target([1000, 100]), 2)
+    0.09
+    """
+    n = np.asarray(n_persons, dtype=np.float64)
+    return _known_half(n, 1, 2, 0.0) if n.min() >= 2 * (FEWEST_PERSONS + 1) - 1 else 1.0
+
+
 def _plan(n: FloatArray, target: float, delta: float, n_matched: ArrayLike | None, spend: float) -> CellPlan | None:
     matched = n if n_matched is None else np.asarray(n_matched, dtype=np.float64)
     # Where cells are cut at some persons only, the others are not matched, and their chance adds to that of Δ(½).

@@ -14,9 +14,8 @@ from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_array
 
-from fairflows.bounds.blocks import pair_spread
 from fairflows.bounds.cells import FEWEST_PERSONS
-from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
+from fairflows.bounds.planning import TARGETS, CellPlan, lowest_target, plan_cells
 from fairflows.codec import OutsideValues
 from fairflows.display import progress_bar
 from fairflows.encoder.base import (
@@ -732,7 +731,7 @@ def _planned(
 
 def _too_small(names: Sequence[Hashable], n: FloatArray, target: float | None) -> str:
     """Return which group is too small for two cells, and the remedy."""
-    small, lowest = int(n.argmin()), 0.9 * pair_spread(n)
+    small, lowest = int(n.argmin()), lowest_target(n)
     what = (
         f"the lowest target for so many persons is {lowest + 0.005:.2f}"
         if lowest < 1 and n.min() >= 2 * (FEWEST_PERSONS + 1)
