@@ -417,7 +417,7 @@ class Codec:
     missing : {"error", "category"}
         Raise for missing values, or keep them as a category of their own.
     key : bytes, default=None
-        The secret behind the noise; a new one when not given. Whoever has it and a person's identifier can subtract
+        The secret behind the noise; a new one when not given. With it and a person's identifier one can subtract
         the noise.
 
     Examples

@@ -198,7 +198,7 @@ class _Fitted:
     rows: pd.DataFrame  # the release of all rows of the table, in its order
     certifying: Table
     target: float
-    measured: Apart | None  # what is attacked and measured: a second release, where nobody was held back
+    measured: Apart | None  # a second release for attacks and measurements, if all persons are in the first
     split: str
 
 
@@ -567,7 +567,7 @@ def record_release(seen: RowsSeen, model: str) -> int:
 
 def of_whole_file(certificate: Certificate, found: Found) -> Certificate:
     """Return the certificate of a sample with the statement about the whole file in place of that about the sample."""
-    is_by_trees = certificate.find("table") is not None and certificate.look == 0  # nobody was held out
+    is_by_trees = certificate.find("table") is not None and certificate.look == 0  # without held-out persons
     if found.counts is None or not is_by_trees or certificate.most_rows > 1:
         raise DataError(
             "A file that is larger than memory is shared by a tree (method='tree') with one row per person: only then "
@@ -607,7 +607,7 @@ def check_place(out: Path, source: Path | None = None, *, replace: bool) -> None
     refuse_other_files(out, _FILES | set(SHARED.values()))
     if (out / MODEL).is_dir():
         refuse_other_files(out / MODEL, FILES)
-    if not replace:  # without the key, nobody can match the files of the earlier result
+    if not replace:  # without the key, no one can match the files of the earlier result
         raise DataError(
             f"{out}: holds the model and the key of an earlier result; choose another folder, or replace them "
             "(replace=True)."

@@ -313,7 +313,10 @@ def of_table(distance=0.011, population=0.09, **values):
 
 def test_the_table_and_persons_to_come_are_said_in_plain_words():
     text = " ".join(achieved(of_table()))
-    assert "nobody who looks at one of its 2,000 rows is expected to guess sex right more than 50.6 %" in text
+    assert (
+        "one of its 2,000 rows, and was not told sex of rows in it, is not expected to guess sex right more than 50.6 %"
+        in text
+    )
     assert "Persons to come, whose rows are encoded later: at most 54.5 % of the time." in text
     assert "which is above the target" in " ".join(achieved(of_table(population=0.2)))
     assert "nothing is said" in " ".join(achieved(of_table(population=None)))

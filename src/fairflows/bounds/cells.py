@@ -4,7 +4,7 @@ The bounds are distribution-free, about the true law, for a release of one cell 
 cell (codec ranges, scores, edges, the number of cells) must be fixed before the certifying persons are looked at, and
 each of them gives one row. Nothing else is assumed about the law.
 
-Whoever receives a certificate can compute its bounds again from the counts that are printed in it. A cell in which a
+The receiver of a certificate can compute its bounds again from the counts that are printed in it. A cell in which a
 group has few persons is not printed by itself. Merging cells can only bring the groups closer together, so merged cells
 enter a bound as if they told the group with certainty: it is never below the bound from the full counts.
 """

@@ -285,7 +285,7 @@ class Case:
         is_one_row_each = np.array_equal(behind, self.table_counts.sum(axis=(0, 2)))
         yield table_statement(fold, {} if is_one_row_each else dict(zip(self.groups, behind.tolist(), strict=True)))
         blocks = self.table.blocks
-        if self.trees is None or not blocks or "label" in self.released:  # a true label is no function of the cell
+        if self.trees is None or not blocks or "label" in self.released:  # a true label does not follow from the cell
             return
         each = delta_of_each(self.delta, len(blocks))
         yield blocks_statement(

@@ -303,7 +303,7 @@ def _check_spending(c: Certificate) -> Result:
     for s in c.statements:
         if s.about == "population":
             if (s.by == "blocks") != (c.look == 0):
-                return Result("error", "FAILED", "Persons who were held out are looked at, and trees look at nobody.")
+                return Result("error", "FAILED", "Counting looks at held-out persons; trees look at none.")
             name = f"a random {s.law}{'' if s.given is None else ', given the labels'}"
             spent[name] = spent.get(name, 0.0) + s.delta
     for name, found in spent.items():
@@ -508,7 +508,9 @@ def _check_columns(path: Path, c: Certificate) -> Result:
     found = open_table(path, own_format(path) if kind_of(path) == "csv" else None).columns
     sensitive = [name for name in found if name == c.sensitive or name in c.sensitive.split(" and ")]
     if sensitive and not set(sensitive) <= set(c.columns):
-        return Result("columns", "FAILED", f"It holds the sensitive column {sensitive[0]!r}: it is no released file.")
+        return Result(
+            "columns", "FAILED", f"It holds the sensitive column {sensitive[0]!r}: it is not a released file."
+        )
     if not c.columns:
         return Result("columns", "note", "The certificate does not say which columns a released row has.")
     missing, others = ([name for name in a if name not in b] for a, b in ((c.columns, found), (found, c.columns)))

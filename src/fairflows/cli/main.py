@@ -343,7 +343,7 @@ def certify(
 ) -> None:
     """Certify a model on held-out rows, or test a release of trees on new persons. Exit code 1 if it is not met.
 
-    Each new certificate of held-out rows spends its share of δ; a release of trees looks at nobody.
+    Each new certificate of held-out rows spends its share of δ; a release of trees needs no held-out persons.
 
     Example: `fairflows certify out held-out.csv --target 0.2`
     """

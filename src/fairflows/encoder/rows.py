@@ -282,7 +282,7 @@ def note_beyond(ranges: Mapping[Hashable, tuple[float, float, int]], rows: Rows)
     """
     for name, (low, high, n) in ranges.items():
         if not has_order(rows.X[name].dtype):
-            continue  # refused by whoever encodes it
+            continue  # the encoder refuses it
         x = floats(rows.X[name])
         beyond = (x < low) | (x > high)
         if beyond.any() and poisson.sf(beyond.sum() - 1, 2 * len(x) / (n + 1)) < _BY_CHANCE:

@@ -73,7 +73,7 @@ _LEAVES = 16  # of the tree that cuts encoded rows into cells, by default
 class Release(Encoder):
     """Release every row of a table as a cell, or as a row that is drawn from the cell.
 
-    The persons are dealt to two folds with one model each, so that two statements hold and nobody is held back. *This
+    The persons are dealt to two folds with one model each, so that two statements hold and all persons are used. *This
     table*: the cells of its rows are counted exactly. *Persons to come* go to a fold by a keyed hash of their
     identifier, and are new to both models.
 

@@ -315,7 +315,7 @@ def _raw_distance(contents: Contents) -> float | None:
 
 
 def _raw_attack(before: Audit) -> Contents:
-    """Return the results of adversaries on the raw rows, which are no bound: better ones may exist."""
+    """Return the results of adversaries on the raw rows, which do not bound anything: better adversaries may exist."""
     best = max(before.attacks, key=lambda attack: attack.validation)
     return {"adversary": best.name, "balanced_accuracy": 0.5 * (1 + best.validation)}
 

@@ -46,9 +46,9 @@ ASSUMPTIONS = {
     "released": "The {what} all that is released. Functions of that are covered; bounds of separate releases do not "
     "add up to one of both, and predictions made from the original rows are not covered.",
     "table": "The statement about the table holds for its rows as they were shared, once, looked at one at a time by "
-    "somebody who was not told the groups of rows in it. Whoever knows the groups of many persons, and can place them "
-    "in cells, does better, by the further numbers. Another release of the same rows together with this one is not "
-    "covered, and nothing is said about who is in the table.",
+    "a person who was not told the groups of rows in it. A person who knows the groups of many others, and can place "
+    "them in cells, does better, by the further numbers. Another release of the same rows together with this one is "
+    "not covered, and nothing is said about who is in the table.",
     "persons to come": "Persons to come are independent draws, group by group, from the distribution that the persons "
     "of the table come from; persons of the table {kept}.",
     "one tree": "The bound is about one tree, fixed beforehand. A tree that was chosen among m by its bounds has m "
@@ -456,8 +456,9 @@ def achieved(c: Certificate) -> list[str]:
     worst = f"tell two groups of {c.sensitive} apart, even the worst pair,"
     who = f"guess {c.sensitive} right" if c.is_plain else worst
     found = [
-        f"This table: nobody who looks at one of its {sum(c.n.values()):,} rows is expected to {who} more than "
-        f"{_guess_of(table.distance)} of the time (both groups counted alike; 50 % is guessing).",
+        f"This table: a person who looks at one of its {sum(c.n.values()):,} rows, and was not told {c.sensitive} of "
+        f"rows in it, is not expected to {who} more than {_guess_of(table.distance)} of the time (both groups counted "
+        "alike; 50 % is guessing).",
         "This is counted, not estimated: every row is a random draw from a cell, and each cell holds nearly the same "
         "share of every group.",
     ]

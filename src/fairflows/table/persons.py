@@ -485,7 +485,7 @@ class RowsSeen:
     """Hashes of rows."""
 
     named: bool  # whether an identifier says whose rows they are
-    persons: Hashes  # the hash of each row's person; empty where nobody is named
+    persons: Hashes  # the hash of each row's person; empty for persons without names
     contents: Hashes  # the hash of each row's values
 
     @classmethod
@@ -497,7 +497,7 @@ class RowsSeen:
         return cls(True, keyed_hashes(persons.names, key, "person")[persons.codes], contents)
 
     def __len__(self) -> int:
-        """Return the number of persons, or of rows where nobody is named."""
+        """Return the number of persons, or of rows for persons without names."""
         return len(np.unique(self.persons) if self.named else self.contents)
 
     def shared(self, other: RowsSeen) -> int:
