@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -38,10 +39,20 @@ def check_file(target: Path, *sources: Path | None) -> None:
 def check_folder(target: Path) -> None:
     """Raise before the work is done if a folder cannot be written."""
     target = _real(target)
-    above = next(folder for folder in (target, *target.parents) if folder.exists())
-    if not above.is_dir():
+    # One question to the system: another writer may move the folder between two.
+    found = ((folder, _mode(folder)) for folder in (target, *target.parents))
+    above, mode = next((folder, mode) for folder, mode in found if mode is not None)
+    if not stat.S_ISDIR(mode):
         raise DataError(f"{above}: is a file, where a folder is to be written.")
     _check_writable(target, above if above != target else above.parent)
+
+
+def _mode(path: Path) -> int | None:
+    """Return the kind and the permissions of a file or folder; None where there is none."""
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def refuse_other_files(folder: Path, names: Collection[str]) -> None:
