@@ -7,6 +7,7 @@ import lzma
 import threading
 import zipfile
 from dataclasses import replace
+from importlib.resources import files
 
 import numpy as np
 import pandas as pd
@@ -20,10 +21,12 @@ from fairflows.paper.datasets import (
     HEALTH_TRANSFER_FEATURES,
     Source,
     describe_datasets,
+    load_acs,
     load_compas,
     load_crime,
     load_health,
     load_law_school,
+    load_nist,
     read_health,
 )
 from fairflows.table.examples import load_adult
@@ -212,6 +215,62 @@ def test_law_school_file_without_a_column(folder, applications):
         load_law_school()
 
 
+# --- The American Community Survey -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def any_content(monkeypatch):
+    """Files of the survey may have any content."""
+    for name in ("ACS", "NIST"):
+        monkeypatch.setattr(datasets, name, replace(getattr(datasets, name), sha256=()))
+
+
+def test_acs_from_a_small_file(folder, any_content):
+    names = pd.read_csv(files("fairflows.paper") / "files" / "acs_columns.csv").set_index("column")["readable"]
+    rows = pd.DataFrame({name: ["x"] * 4 for name in names})
+    rows["State"] = ["California/CA", "Puerto Rico/PR", "California/CA", "California/CA"]
+    rows["Income"], rows["Age"] = [50_000.0, 50_001.0, 100.0, 90_000.0], [30.0, 40.0, 50.0, 60.0]
+    rows["Gender"] = ["Female", "Male", "Male", "Male"]
+    rows["Education"] = ["Grade 10", "Grade 10", "Grade 9", "Grade 9"]
+    rows.astype({"Gender": "category"}).to_parquet(folder / "acs-income-2018-holdout.parquet")
+    acs = load_acs()
+    assert list(acs.X) == ["AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RAC1P"]
+    assert (acs.a.tolist(), acs.y.tolist()) == ([1, 0, 0], [0, 1, 1]), "the person with 100 dollars is left out"
+    assert acs.X["SCHL"].min() == "Grade 9", "schooling has the survey's order, not the alphabet's"
+    california = load_acs("all", state="CA")
+    assert california.X["AGEP"].tolist() == [30, 60]
+    assert set(names.index) - set(california.X) == {"SEX", "PINCP"}
+    with pytest.raises(ValueError, match=r"state must be .*'CA', 'PR'.*got 'California'"):
+        load_acs(state="California")
+
+
+def test_nist_from_a_small_file(folder, any_content):
+    rows = {name: ["1", "2"] for name in ("PUMA", "SEX", "RAC1P", "MSP", "AGEP", "NOC", "NPF", "DENSITY", "PINCP")}
+    rows |= {"MSP": ["N", "1"], "PINCP": ["N", "900.0"], "POVPIP": ["501", "N"], "PWGTP": [3, 4], "WGTP": [0, 5]}
+    pd.DataFrame(rows).to_csv(folder / "national2019.csv", index=False)
+    nist = load_nist()
+    assert nist.y is None
+    assert nist.a.tolist() == ["1", "2"]
+    assert nist.X["PINCP"].tolist()[1] == 900
+    assert nist.X.isna().sum().sum() == 3
+    assert nist.X["MSP"].cat.categories.tolist() == ["1"], "a code is a category, and N is missing"
+    assert load_nist("RAC1P").X["SEX"].tolist() == ["1", "2"]
+
+
+def test_files_of_the_survey(data_folder):
+    acs, nist = load_acs(), load_nist()
+    assert (len(acs), acs.X["OCCP"].nunique(), round(acs.y.mean(), 3)) == (295_051, 529, 0.397)
+    assert (nist.X.shape, nist.a.value_counts().to_dict()) == ((27_253, 23), {"2": 14_030, "1": 13_223})
+
+
+@pytest.mark.parametrize("load", [load_acs, load_nist, load_health, load_law_school])
+def test_a_file_that_is_not_there(folder, load):
+    with pytest.raises(
+        DataError, match=r"not in .*no longer serves it\. Put .*\(.*\), as it is or as \.xz.*FAIRFLOWS_DATA"
+    ):
+        load()
+
+
 # --- Files: found, unpacked, checked, downloaded ---------------------------------------------------------------------
 
 
@@ -247,6 +306,8 @@ def test_crime_as_its_publisher_serves_it(tables, data_folder, folder):
         (load_crime, "CommViolPredUnnormalizedData.txt"),
         (load_health, "health.csv"),
         (load_law_school, "lawschool.csv"),
+        (load_acs, "acs-income-2018-holdout.parquet"),
+        (load_nist, "national2019.csv"),
     ],
 )
 def test_wrong_checksum(folder, load, file):

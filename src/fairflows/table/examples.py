@@ -82,11 +82,11 @@ def coded_table(
     group_names: dict[Any, str],
     label: pd.Series,
     label_names: dict[Any, str],
-    parts: npt.NDArray[np.object_],
+    parts: npt.NDArray[np.object_] | None = None,
     notes: Sequence[str] = (),
     **settings: Any,
 ) -> Table:
-    """Return a table with 0/1 codes and a published split.
+    """Return a table with 0/1 codes and, where one was published, a split.
 
     Text becomes categories that every part of the table knows.
     """
