@@ -29,6 +29,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -268,6 +269,10 @@ class Bijection(Stacked, ABC):
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
 
+    def prepared(self) -> BijectiveMap:
+        """Return the two directions for several calls with these weights; what depends on weights alone is kept."""
+        return self
+
     def anew(self, n_features: int, *, n_groups: int, seeds: Sequence[int]) -> Self:
         """Return a bijection of the same settings for other features and groups, with one new model per seed."""
         try:
@@ -379,31 +384,51 @@ class RealNVP(Bijection):
             written=torch.cat([moved, moved], dim=-1),
         )
 
+    def prepared(self) -> AffineCouplings:
+        """Return both directions with the matrices of the networks computed once."""
+        return AffineCouplings(self.conditioner.matrices())
+
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return z = f_a(x) and log |det ∂z/∂x|."""
-        points = self.stacked(x)
-        state = augment(points).flatten(0, 1)
-        log_scale = torch.zeros_like(state)
-        layers = [weight.flatten(0, 1).unbind(1) for weight in self.conditioner.matrices()]
-        for matrices in zip(*layers, strict=True):
-            r, t = apply_networks(state, matrices).chunk(2, dim=-1)
-            s = torch.tanh(r)
-            state = state * torch.exp(s) + t
-            log_scale = log_scale + s
-        return state[..., : self.n_features].reshape(points.shape), log_scale.sum(-1).view(points.shape[:-1])
+        return self.prepared().forward(self.stacked(x))
 
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
-        points = self.stacked(z)
-        state = augment(points).flatten(0, 1)
-        log_scale = torch.zeros_like(state)
-        layers = [weight.flatten(0, 1).unbind(1)[::-1] for weight in self.conditioner.matrices()]
-        for matrices in zip(*layers, strict=True):
+        return self.prepared().inverse(self.stacked(z))
+
+
+@dataclass(frozen=True)
+class AffineCouplings:
+    """The couplings of a `RealNVP` with the matrices of their networks."""
+
+    layers: list[Tensor]  # the matrices W̄ of each layer of the networks, (M, K, n_blocks, w_l, w_{l+1})
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return z = x ⊙ eˢ + t, block after block, and Σ s, for points (M, K, B, D)."""
+        state, scales = augment(x).flatten(0, 1), []
+        for matrices in zip(*(layer.flatten(0, 1).unbind(1) for layer in self.layers), strict=True):
             r, t = apply_networks(state, matrices).chunk(2, dim=-1)
             s = torch.tanh(r)
-            state = (state - t) * torch.exp(-s)
-            log_scale = log_scale - s
-        return state[..., : self.n_features].reshape(points.shape), log_scale.sum(-1).view(points.shape[:-1])
+            state = state * torch.exp(s) + t
+            scales.append(s)
+        return _moved(x, state, scales)
+
+    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return x = (z − t) ⊙ e⁻ˢ, from the last block to the first, and −Σ s, for points (M, K, B, D)."""
+        state, scales = augment(z).flatten(0, 1), []
+        layers = [*self.layers[:-1], -self.layers[-1]]  # the networks then give −r and −t, and tanh(−r) = −s
+        for matrices in zip(*(layer.flatten(0, 1).unbind(1)[::-1] for layer in layers), strict=True):
+            minus_r, minus_t = apply_networks(state, matrices).chunk(2, dim=-1)
+            minus_s = torch.tanh(minus_r)
+            state = (state + minus_t) * torch.exp(minus_s)
+            scales.append(minus_s)
+        return _moved(z, state, scales)
+
+
+def _moved(points: Tensor, state: Tensor, scales: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return where points have moved to, (M, K, B, D), and the sum of the log-scales of all blocks, (M, K, B)."""
+    log_det = torch.cat(list(scales), dim=-1).sum(-1)
+    return state[..., : points.shape[-1]].reshape(points.shape), log_det.view(points.shape[:-1])
 
 
 def _spline(knots: Tensor, n_bins: int, bound: float) -> MonotonicRQSTransform:

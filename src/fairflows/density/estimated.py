@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, Self
 
@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from fairflows.bijection import Bijection, NeuralSpline, RealNVP
+from fairflows.bijection import Bijection, BijectiveMap, NeuralSpline, RealNVP
 from fairflows.codec import one_hot
 from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
 from fairflows.density.cell_counts import (
@@ -166,14 +166,14 @@ def _padded(parts: Sequence[Tensor], length: int, value: float = 0.0) -> Tensor:
 class FlowStack:
     """G flows in one bijection of G groups, and the location and scale (G, D) of each."""
 
-    def __init__(self, flows: Bijection, location: Tensor, scale: Tensor):
-        self.flows = flows
+    def __init__(self, flows: BijectiveMap, location: Tensor, scale: Tensor):
+        self._flows = flows
         self._location, self._scale = location.unsqueeze(1), scale.unsqueeze(1)  # (G, 1, D)
         self._constant = -scale.log().sum(-1, keepdim=True) - 0.5 * scale.shape[-1] * math.log(2 * math.pi)
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Return log-densities (G, N) of points (G, N, D)."""
-        z, log_det = self.flows.forward((x - self._location) / self._scale)
+        z, log_det = self._flows.forward(((x - self._location) / self._scale).unsqueeze(0))
         return self._constant + log_det[0] - 0.5 * z[0].square().sum(-1)
 
     @torch.no_grad()
@@ -183,7 +183,7 @@ class FlowStack:
         z = torch.randn(
             n_groups, n, n_features, generator=generator, device=self._scale.device, dtype=self._scale.dtype
         )
-        return self.flows.inverse(z)[0][0] * self._scale + self._location
+        return self._flows.inverse(z.unsqueeze(0))[0][0] * self._scale + self._location
 
 
 class FlowDensity(Density):
@@ -246,7 +246,8 @@ class FlowDensity(Density):
         flows = self._new_flows(n_features, len(rows), random_state).to(rows[0])
         location = torch.stack([x.mean(0) for x in shown])
         scale = torch.stack([x.std(0) for x in shown]).clamp_min(1e-6)
-        self._maximise_likelihood(FlowStack(flows, location, scale), rows, random_state, noise)
+        stack = FlowStack(flows, location, scale)
+        self._maximise_likelihood(stack, flows.parameters(), rows, random_state, noise)
         return [
             copy.deepcopy(self)._keep(
                 n_features, flows=flows.select_group(g), location=location[g].clone(), scale=scale[g].clone()
@@ -257,6 +258,7 @@ class FlowDensity(Density):
     def _maximise_likelihood(
         self,
         stack: FlowStack,
+        weights: Iterable[Tensor],
         rows: Sequence[Tensor],
         random_state: int,
         noise: FreshNoise | None,
@@ -282,7 +284,7 @@ class FlowDensity(Density):
 
         steps = AdamSteps(
             loss,
-            stack.flows.parameters(),
+            weights,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             capture=device.type == "cuda",
@@ -312,15 +314,16 @@ class FlowDensity(Density):
         return self._alone().sample(n, generator)[0]
 
     def _alone(self) -> FlowStack:
-        return FlowStack(self.flows, self.location[None], self.scale[None])
+        return FlowStack(self.flows.prepared(), self.location[None], self.scale[None])
 
     @classmethod
     def stack(cls, densities: Sequence[Self]) -> FlowStack | None:
         """Return all of these as one computation, if their networks have the same shape."""
         if len({(repr(density.kind), density.n_blocks, density.hidden) for density in densities}) > 1:
             return None
+        flows = type(densities[0].flows).join_groups([density.flows for density in densities])
         return FlowStack(
-            type(densities[0].flows).join_groups([density.flows for density in densities]),
+            flows.prepared(),
             torch.stack([density.location for density in densities]),
             torch.stack([density.scale for density in densities]),
         )

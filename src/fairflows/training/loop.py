@@ -160,7 +160,9 @@ def train(
 
     def loss() -> Tensor:
         """Return the loss of the next step; captured, so every tensor that it reads or writes keeps its address."""
-        f = bijection if kl_trains_all else WithoutKLGradient(bijection, kl_is_trained)
+        f = bijection.prepared()
+        if not kl_trains_all:
+            f = WithoutKLGradient(f, kl_is_trained)
         losses = algorithm_1(f, head, densities, feed.next(), ramp.gamma, scalarise)
         record.add(losses)
         return losses.L.sum()  # the gradient of each model reaches its own weights only
