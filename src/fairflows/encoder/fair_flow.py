@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from torch.distributions import Distribution
     from torch.nn import Module
 
-    from fairflows.bijection import Bijection, StackedMLP
+    from fairflows.bijection import Bijection, BijectiveMap, StackedMLP
     from fairflows.density import GroupDensities
 
 GroupDensity: TypeAlias = "Module | Distribution"
@@ -256,7 +256,7 @@ class FairFlow(Encoder):
         with torch.no_grad():
             for a in np.unique(group):
                 for part in torch.from_numpy(np.flatnonzero(group == a)).split(ROWS_PER_CHUNK):
-                    z[part] = self.flow_.encoders[a].forward(x[part])[0][0, 0]
+                    z[part] = self.flow_.encoders[a].forward(x[None, None, part])[0][0, 0]
         return z
 
     def inverse_transform(
@@ -333,20 +333,17 @@ class FittedFlow:
     history: pd.DataFrame  # losses by epoch
     held_out_log_likelihood: FloatArray | None  # (K,): of the densities, in table units
 
-    def __post_init__(self) -> None:
-        _ = self.encoders  # made now: the first row that comes does not wait for it
-
     @cached_property
-    def encoders(self) -> list[Bijection]:
-        """Each group's f_a by itself."""
-        return [self.bijection.select_group(a) for a in range(self.bijection.n_groups)]
+    def encoders(self) -> list[BijectiveMap]:
+        """Each group's f_a by itself, for points (1, 1, n, D)."""
+        return [self.bijection.select_group(a).prepared() for a in range(self.bijection.n_groups)]
 
     def decode(self, z: FloatArray, group: int) -> tuple[FloatArray, FloatArray]:
         """Return f_a⁻¹(z) and its log-determinant, of points (n, D) of one group."""
         import torch
 
         with torch.no_grad():
-            found = [self.encoders[group].inverse(part) for part in torch.tensor(z).split(ROWS_PER_CHUNK)]
+            found = [self.encoders[group].inverse(part[None, None]) for part in torch.tensor(z).split(ROWS_PER_CHUNK)]
         return torch.cat([x[0, 0] for x, _ in found]).numpy(), torch.cat([det[0, 0] for _, det in found]).numpy()
 
     def class_scores(self, z: Tensor) -> Tensor:
