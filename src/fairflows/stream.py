@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from itertools import chain
@@ -36,10 +36,10 @@ from fairflows.release.released import Model, Released, check_apart, role_values
 from fairflows.table import columns as kinds
 from fairflows.table.columns import Schema, check_known
 from fairflows.table.folders import check_file, new_file, new_folder, side_folder
-from fairflows.table.frames import NULLABLE, Values, as_arrow, check_names, columns_of, from_arrow
+from fairflows.table.frames import NULLABLE, as_arrow, check_names, from_arrow
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.persons import Persons, check_most_rows, keyed_hashes
-from fairflows.table.reading import PACKED_SUFFIXES, kind_of, naming_file, open_table, reading, with_identifier
+from fairflows.table.reading import PACKED_SUFFIXES, kind_of, naming_file, open_table, read_batches
 from fairflows.table.text_format import TextFormat, own_format
 from fairflows.threads import one_thread
 
@@ -127,57 +127,34 @@ def encode_batch(
     >>> encode_batch(model, batch, sensitive="sex", identifier="person", keep=["person"]).schema.names
     ['cell', 'person']
     """
-    rows = FileRows(sensitive, grouping, identifier, label, missing_group, missing_label)
-    encode = BatchEncoder(model, rows, keep, precision)
+    encode = BatchEncoder(
+        model,
+        sensitive=sensitive,
+        grouping=grouping,
+        identifier=identifier,
+        label=label,
+        missing_group=missing_group,
+        missing_label=missing_label,
+        keep=keep,
+        precision=precision,
+    )
     if key is not None:
         encode.restore_keys([key] if isinstance(key, bytes) else key)
     is_table = isinstance(batch, pa.Table)
-    encoded = encode(batch if is_table else pa.Table.from_batches([batch]))
-    encode.check_number_of_rows(encoded.found)
-    encoded.found.warn(label)
+    encoded, found = encode(batch if is_table else pa.Table.from_batches([batch]))
+    encode.check_number_of_rows(found)
+    found.warn(label)
     if is_table:
-        return encoded.table
-    parts = encoded.table.combine_chunks().to_batches()
-    return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=encoded.table.schema)
-
-
-@dataclass(frozen=True)
-class FileRows:
-    """How the columns of a file make rows, as in the table that a model was fitted to.
-
-    Attributes
-    ----------
-    sensitive : str or list of str, default=None
-        Columns that hold the sensitive attribute; by default those that the encoder was told.
-    grouping : Grouping, default=None
-        How these columns become the groups that the model knows.
-    identifier : str, default=None
-        Column that names the person of a row.
-    label : str, default=None
-        Column of the label. A file need not have it.
-    missing_group, missing_label : str, default="error"
-        What is done with rows that miss their group or their label. A certificate is about rows that were treated so.
-        Rows that are dropped are counted in a warning.
-    time_formats : dict, default=None
-        How a CSV file is to write times, by column.
-    """
-
-    sensitive: str | Sequence[str] | None = None
-    grouping: Grouping | None = None
-    identifier: str | None = None
-    label: str | None = None
-    missing_group: MissingGroup = "error"
-    missing_label: MissingLabel = "error"
-    time_formats: Mapping[str, str] | None = None
+        return encoded
+    parts = encoded.combine_chunks().to_batches()
+    return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=encoded.schema)
 
 
 @dataclass
 class Found:
     """Findings about encoded rows, added up over batches."""
 
-    unknown: Counter[Hashable] = field(
-        default_factory=Counter
-    )  # rows with values that cannot be brought back, by group
+    unknown: Counter[Hashable] = field(default_factory=Counter)  # rows with values that training did not have, by group
     beyond: Counter[str] = field(default_factory=Counter)  # numbers beyond the training range, by column
     dropped: int = 0  # rows without a group or a label
     counts: npt.NDArray[np.int64] | None = None  # (K, k): rows by group and cell, of a release
@@ -214,14 +191,6 @@ class Found:
             warn_user(f"Numbers beyond the training range, as in another unit: column {columns}.")
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """An encoded batch with its findings."""
-
-    table: pa.Table
-    found: Found
-
-
 class BatchEncoder:
     """Encode Arrow tables that hold a file's columns; the parameters are those of `encode_batch`.
 
@@ -234,21 +203,32 @@ class BatchEncoder:
     """
 
     def __init__(
-        self, model: Model, rows: FileRows, keep: Sequence[str] = (), precision: Precision = "float32"
+        self,
+        model: Model,
+        *,
+        sensitive: str | Sequence[str] | None = None,
+        grouping: Grouping | None = None,
+        identifier: str | None = None,
+        label: str | None = None,
+        missing_group: MissingGroup = "error",
+        missing_label: MissingLabel = "error",
+        keep: Sequence[str] = (),
+        precision: Precision = "float32",
     ) -> None:
         check_choice("precision", precision, get_args(Precision))
-        check_choice("missing_group", rows.missing_group, get_args(MissingGroup))
-        check_choice("missing_label", rows.missing_label, get_args(MissingLabel))
-        self._released, self._rows = Released.of(model), rows
+        check_choice("missing_group", missing_group, get_args(MissingGroup))
+        check_choice("missing_label", missing_label, get_args(MissingLabel))
+        self._released, self._grouping = Released.of(model), grouping
+        self._missing_group, self._missing_label = missing_group, missing_label
         encoder = encoder_of(self._released)
         self._features = list(map(str, encoder.schema_.kinds))
         if not self._features:
             raise DataError("The model was fitted on rows without column names, so a file's columns cannot be matched.")
-        self._sensitive = sensitive_columns(encoder, rows.sensitive) if encoder.traits.needs_attribute else []
-        self.identifier = rows.identifier if rows.identifier is not None else encoder.identifier
-        self._label = rows.label if rows.missing_label != "keep" else None
+        self._sensitive = sensitive_columns(encoder, sensitive) if encoder.traits.needs_attribute else []
+        self.identifier = identifier if identifier is not None else encoder.identifier
+        self._label = label if missing_label != "keep" else None
         self._keep = list(dict.fromkeys(keep))
-        self.schema = self._released.table_schema(self._sensitive, self._label, rows.grouping)
+        self.schema = self._released.table_schema(self._sensitive, self._label, grouping)
         # Rows in the table's own columns keep their types.
         self._single = precision == "float32" and not self._released.draws_rows
         last = self._released.last
@@ -294,20 +274,20 @@ class BatchEncoder:
         check_apart(types.names, self._keep)
         return pa.schema([*types, *(pa.field(name, plain_type(source.field(name).type)) for name in self._keep)])
 
-    def __call__(self, batch: pa.Table) -> Encoded:
-        """Encode the rows of a table, and append the columns to keep."""
+    def __call__(self, batch: pa.Table) -> tuple[pa.Table, Found]:
+        """Encode the rows of a table, and append the columns to keep. Return also the findings about the rows."""
         schema = self.output_schema(batch.schema)
         columns = self.needed(batch.schema.names)
         frame = from_arrow(batch.select(columns).replace_schema_metadata())
         self.schema.part(name for name in columns if name not in self._features).check(frame)
-        found = Found(no_label=self._rows.missing_label == "drop" and self._label not in columns)
+        found = Found(no_label=self._missing_label == "drop" and self._label not in columns)
         label = frame[self._label] if self._label in columns else None
-        kept = rows_kept(frame[self._sensitive], label, self._rows.missing_group, self._rows.missing_label)
+        kept = rows_kept(frame[self._sensitive], label, self._missing_group, self._missing_label)
         if not kept.all():
             frame, batch, found.dropped = frame[kept], batch.filter(pa.array(kept)), int((~kept).sum())
         if not len(frame):
-            return Encoded(schema.empty_table(), found)
-        attribute = attribute_of(frame, self._sensitive, self._rows.grouping) if self._sensitive else None
+            return schema.empty_table(), found
+        attribute = attribute_of(frame, self._sensitive, self._grouping) if self._sensitive else None
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
         features = frame[self._features]  # which are checked as they are read
         encoded, rows, cells = self._released.encode_rows(features, attribute, persons)
@@ -318,12 +298,12 @@ class BatchEncoder:
         found.beyond.update({name: n["beyond"] for name, n in rows.outside.by_column().items() if "beyond" in n})
         if persons is not None and persons.names is not None:
             found.rows_each = pd.Series(persons.rows_each(), keyed_hashes(persons.names, b"", "rows of a person"))
-        table = to_arrow(columns_of(encoded), self._types, self._single)
+        table = to_arrow(encoded, self._types, self._single)
         check_apart(table.schema.names, self._keep)
         for name in self._keep:
             kept_column = batch.column(name)
             table = table.append_column(name, kept_column.cast(plain_type(kept_column.type)))
-        return Encoded(table, found)
+        return table, found
 
     def check_number_of_rows(self, found: Found) -> None:
         """Raise if a person has more rows than those that the model was fitted to."""
@@ -352,14 +332,13 @@ def attribute_of(rows: pd.DataFrame, names: list[str], grouping: Grouping | None
     return rows[names[0]] if len(names) == 1 else rows[names]
 
 
-def to_arrow(columns: Mapping[str, Values], schema: pa.Schema | None, single: bool) -> pa.Table:
-    """Convert columns to an Arrow table of a schema, or of their own types; with `single`, round floats to 32 bits."""
-    if schema is not None:  # whose types say so already
-        return as_arrow(columns, schema)
-    if single:
-        columns = {name: v.astype(np.float32) if v.dtype == np.float64 else v for name, v in columns.items()}
-    table = as_arrow(columns, None)
-    return table.cast(pa.schema([field.with_type(plain_type(field.type)) for field in table.schema]))
+def to_arrow(frame: pd.DataFrame, schema: pa.Schema | None = None, single: bool = False) -> pa.Table:
+    """Convert a frame to an Arrow table of a schema, or of its own types; with `single`, round floats to 32 bits."""
+    if schema is not None:
+        return as_arrow(frame, schema)
+    table = as_arrow(frame)
+    types = [pa.float32() if single and t == pa.float64() else plain_type(t) for t in table.schema.types]
+    return table.cast(pa.schema(list(zip(table.schema.names, types, strict=True))))
 
 
 def plain_type(given: pa.DataType) -> pa.DataType:
@@ -396,15 +375,12 @@ def encode_file(
     source: str | Path,
     target: str | Path,
     *,
-    sensitive: str | Sequence[str] | None = None,
-    identifier: str | None = None,
-    rows: FileRows | None = None,
-    text_format: TextFormat | None = None,
-    keep: Sequence[str] = (),
     keep_order: bool = False,
-    precision: Precision = "float32",
+    text_format: TextFormat | None = None,
+    time_formats: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
     found: Found | None = None,
+    **settings: Any,
 ) -> int:
     """Encode a CSV, Excel or Parquet file into another one. Memory grows with an Excel sheet, not with other files.
 
@@ -419,27 +395,18 @@ def encode_file(
     source, target : path
         CSV or Parquet files, by their names; they need not be of one kind. The source may be an Excel file. A CSV file
         is written in UTF-8, with decimal points and commas, or tabs where its name ends in .tsv.
-    sensitive : str or list of str, default=None
-        Columns that hold the sensitive attribute; by default those that the encoder was told.
-    identifier : str, default=None
-        Column that names the person of a row: noise, coin and fold are keyed hashes of it. Without one, every row gets
-        fresh randomness. Nobody may have more rows than somebody in training had.
-    rows : FileRows, default=None
-        How the columns of the file make rows, where that is more than two columns say; instead of `sensitive` and
-        `identifier`.
-    text_format : TextFormat, default=None
-        How the source is written, if it is a CSV file whose header does not show it.
-    keep : sequence of str, default=()
-        Columns of the source that are written unchanged, after the others.
     keep_order : bool, default=False
         Whether rows keep their order, which may identify persons.
-    precision : {"float32", "float64"}, default="float32"
-        Type of encoded numbers. They are computed in float64, which exact decoding needs. Whole rows in the table's own
-        columns keep their types.
+    text_format : TextFormat, default=None
+        How the source is written, if it is a CSV file whose header does not show it.
+    time_formats : dict, default=None
+        How a CSV file is to write times, by column.
     on_progress : callable, default=None
         Called with the number of encoded rows and, where known, of all rows.
     found : Found, default=None
-        Filled with what is known of the rows after they were encoded, such as the counts of their cells.
+        Filled with the findings about the rows, such as the counts of their cells.
+    **settings
+        Columns and their roles, and the precision: the parameters of `encode_batch` from `sensitive` to `precision`.
 
     Returns
     -------
@@ -447,27 +414,27 @@ def encode_file(
         The number of encoded rows.
     """
     check_file(Path(target), Path(source))
-    rows = FileRows(sensitive, identifier=identifier) if rows is None else rows
-    encode = BatchEncoder(model, rows, keep, precision)
-    reader = TableReader(Path(source), BATCH_ROWS, encode.schema, encode.identifier, text_format)
+    encode = BatchEncoder(model, **settings)
+    path, file = Path(source), open_table(Path(source), text_format)
 
-    def encoded(batch: pa.Table) -> Encoded:
-        with naming_file(reader.path):
+    def encoded(batch: pa.Table) -> tuple[pa.Table, Found]:
+        with naming_file(path):
             return encode(batch)
 
     found = Found() if found is None else found
     show = on_progress or (lambda done, total: None)
-    batches = in_order(encoded, reader.tables(encode.needed(reader.columns)))
-    tables = _counted(batches, found, lambda done: show(done, reader.n_rows))
+    batches = read_batches(path, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
+    # The first batch fixes the columns, where a model ends with another library's step.
+    counted = _of_one_schema(_counted(in_order(encoded, batches), found, lambda done: show(done, file.n_rows)))
     # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
-    n_expected = reader.n_rows or reader.path.stat().st_size // 32
+    n_expected = file.n_rows or path.stat().st_size // 32
     n_buckets = int(np.clip(-(-n_expected // ROWS_PER_BUCKET), 1, MOST_BUCKETS))
     with new_file(Path(target)) as side, side_folder(Path(target)) as folder:
-        tables = tables if keep_order else shuffled(tables, n_buckets, folder)
-        n_rows = write_table(tables, side, Path(target), rows.time_formats)
-        with naming_file(reader.path):
+        tables = counted if keep_order else shuffled(counted, n_buckets, folder)
+        n_rows = write_table(tables, side, Path(target), time_formats)
+        with naming_file(path):
             encode.check_number_of_rows(found)
-    found.warn(rows.label)
+    found.warn(settings.get("label"))
     return n_rows
 
 
@@ -514,16 +481,20 @@ def decode_file(
     schema = encoder.output_.schema.with_values(role_values(encoder, sensitive))
     if grouping is not None:
         schema = Schema(schema.kinds | grouping.schema(sensitive).kinds)
+    path, columns = Path(source), [*names, *sensitive, *([] if identifier is None else [identifier])]
 
-    def decoded(frame: pd.DataFrame) -> pd.DataFrame:
+    def decoded(batch: pa.Table) -> pd.DataFrame:
+        frame = from_arrow(batch)
+        with naming_file(path):
+            schema.part(columns).check(frame)
         persons = None if identifier is None else Persons.of(frame[identifier])
         attribute = attribute_of(frame, sensitive, grouping)
         return encoder.inverse_transform(frame[names], sensitive_features=attribute, persons=persons)
 
-    reader = TableReader(Path(source), BATCH_ROWS, schema, identifier, text_format)
-    frames = reader.batches([*names, *sensitive, *([] if identifier is None else [identifier])])
+    batches = read_batches(path, open_table(path, text_format), columns, BATCH_ROWS, schema, identifier)
+    tables = (to_arrow(frame) for frame in in_order(decoded, batches))
     with new_file(Path(target)) as side:
-        return write_table(_of_one_schema(in_order(decoded, frames)), side, Path(target))
+        return write_table(_of_one_schema(tables), side, Path(target))
 
 
 def encode_folder(model: Model, source: str | Path, target: str | Path, **settings: Any) -> int:
@@ -549,10 +520,7 @@ def encode_folder(model: Model, source: str | Path, target: str | Path, **settin
         data = import_module("ray.data")
     except ImportError:
         raise DataError("Ray is not installed: pip install 'fairflows[ray]'.") from None
-    names = {field.name for field in fields(FileRows)}
-    of_rows = {name: given for name, given in settings.items() if name in names}
-    others = {name: given for name, given in settings.items() if name not in names}
-    encode = BatchEncoder(model, FileRows(**of_rows), **others)
+    encode = BatchEncoder(model, **settings)
     if encode.needs_identifier:
         raise DataError("On a cluster a task may run twice: name the column of the persons (identifier=...).")
     is_local = "://" not in str(target)
@@ -580,66 +548,16 @@ def _reason(error: Exception) -> str:
     return own[0] if own else lines[-1]
 
 
-class TableReader:
-    """Read the rows of a CSV (plain or compressed), Excel or Parquet file in batches.
-
-    The `schema` says what columns of a CSV file must hold, and the `identifier` is always text. Other columns are
-    judged by the whole file.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        batch_rows: int,
-        schema: Schema | None = None,
-        identifier: str | None = None,
-        text_format: TextFormat | None = None,
-    ) -> None:
-        self.path, self._batch_rows = path, batch_rows
-        self._schema = Schema({}) if schema is None else schema
-        self._identifier = identifier
-        self._rows = open_table(path, text_format)
-        self.columns = self._rows.columns
-
-    @property
-    def n_rows(self) -> int | None:
-        """Number of rows, where the file states it."""
-        return self._rows.n_rows
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """Yield these columns, each once, batch by batch, checked; the index counts the rows of the whole file."""
-        schema, start = self._schema.part(columns), 0
-        for table in self.tables(columns):
-            frame = from_arrow(table)
-            with naming_file(self.path):
-                schema.check(frame)
-            yield frame.set_axis(pd.RangeIndex(start, start + len(frame), name="row"))
-            start += len(frame)
-
-    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield these columns, each once, batch by batch, as Arrow tables."""
-        for name in columns:
-            check_known(name, pd.Index(self.columns), "needed")
-        columns = list(dict.fromkeys(columns))
-        n_rows = 0
-        kinds = with_identifier(self._schema.part(columns), self._identifier)
-        with reading(self.path):
-            for table in self._rows.batches(columns, self._batch_rows, kinds):
-                n_rows += table.num_rows
-                yield table
-        if not n_rows:
-            raise DataError(f"{self.path}: the table has no rows.")
-
-
 def sampled_persons(
     path: Path, identifier: str, n_rows: int, text_format: TextFormat | None = None, seed: int = 0
 ) -> pd.DataFrame:
     """Read all rows of a random share of a file's persons, about so many rows, in bounded memory."""
-    reader = TableReader(path, ROWS_PER_BUCKET, None, identifier, text_format)
-    check_known(identifier, pd.Index(reader.columns), "identifier")
-    in_all = reader.n_rows or sum(table.num_rows for table in reader.tables([identifier]))
+    file = open_table(path, text_format)
+    check_known(identifier, file.columns, "identifier")
+    read = partial(read_batches, path, file, batch_rows=ROWS_PER_BUCKET, identifier=identifier)
+    in_all = file.n_rows or sum(table.num_rows for table in read(columns=[identifier]))
     parts = []
-    for frame in reader.batches(reader.columns):
+    for frame in map(from_arrow, read(columns=file.columns)):
         u = Persons.of(frame[identifier]).uniform(f"sample: {seed}".encode(), "sample")
         parts.append(frame[u < n_rows / in_all])
     return pd.concat(parts, ignore_index=True)
@@ -730,24 +648,21 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
                 future.cancel()
 
 
-def _counted(encoded: Iterable[Encoded], found: Found, show: Callable[[int], None]) -> Iterator[pa.Table]:
-    """Yield encoded batches in one schema; add up their findings, and show the progress."""
-    schema: pa.Schema | None = None
+def _counted(
+    encoded: Iterable[tuple[pa.Table, Found]], found: Found, show: Callable[[int], None]
+) -> Iterator[pa.Table]:
+    """Yield encoded batches; add up their findings, and show the progress."""
     done = 0
-    for batch in encoded:
-        found.add(batch.found)
-        done += batch.table.num_rows
+    for table, of_batch in encoded:
+        found.add(of_batch)
+        done += table.num_rows
         show(done)
-        # Where a model ends with somebody else's step, the first batch fixes the columns.
-        table = batch.table if schema is None else batch.table.cast(schema)
-        schema = table.schema
         yield table
 
 
-def _of_one_schema(frames: Iterable[pd.DataFrame]) -> Iterator[pa.Table]:
-    """Yield frames as Arrow tables. The first one fixes the columns' types."""
+def _of_one_schema(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield tables in the types of the first one."""
     schema: pa.Schema | None = None
-    for frame in frames:
-        table = to_arrow(columns_of(frame), schema, single=False)
-        schema = table.schema
-        yield table
+    for table in tables:
+        schema = schema or table.schema
+        yield table.cast(schema)

@@ -36,9 +36,9 @@ from fairflows.release.released import Released, Transformer, repeatable_persons
 from fairflows.report import words
 from fairflows.report.page import Report, report_contents
 from fairflows.storage import FILES, save
-from fairflows.stream import FileRows, Found, encode_file, to_arrow, write_table
+from fairflows.stream import Found, encode_file, to_arrow, write_table
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
-from fairflows.table.frames import columns_of, to_pandas
+from fairflows.table.frames import to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_json, stated_fields
 from fairflows.table.persons import RowsSeen
@@ -413,10 +413,10 @@ class Run:
         )
 
     @property
-    def file_rows(self) -> FileRows:
-        """How the columns of later files make rows."""
-        names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label", "time_formats")
-        return FileRows(**{name: getattr(self, name) for name in names})
+    def roles(self) -> dict[str, Any]:
+        """How the columns of later files make rows, as parameters of `encode_batch`."""
+        names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label")
+        return {name: getattr(self, name) for name in names}
 
     def table_of(self, path: Path, model: Transformer, text_format: TextFormat | None = None) -> Table:
         """Read a later file: the columns that the model knows, read and grouped as its own rows were."""
@@ -515,14 +515,15 @@ class Shared:
             save(self.release, side / MODEL)
             shared = side / SHARED[kind]
             if whole is None:
-                rows = to_arrow(columns_of(self.table), None, single=False)
-                n_rows = write_table([rows], shared, shared, self.run.time_formats)
+                n_rows = write_table([to_arrow(self.table)], shared, shared, self.run.time_formats)
             else:
                 found = Found()
                 with warnings.catch_warnings():
                     # Persons of the sample keep their cells, as is meant.
                     warnings.filterwarnings("ignore", ".* keep the cell", DataWarning)
-                    n_rows = encode_file(self.release, whole, shared, rows=self.run.file_rows, found=found)
+                    n_rows = encode_file(
+                        self.release, whole, shared, time_formats=self.run.time_formats, found=found, **self.run.roles
+                    )
                 certificate = of_whole_file(certificate, found)
             certificate = naming_released_file(certificate, shared, n_rows, key)
             page = Report({**self.report.contents, "certificate": certificate.to_dict()}, verified=self.report.verified)

@@ -15,9 +15,9 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.stream import TableReader, write_table
-from fairflows.table.frames import to_pandas
-from fairflows.table.reading import read_frame
+from fairflows.stream import write_table
+from fairflows.table.frames import from_arrow, to_pandas
+from fairflows.table.reading import open_table, read_batches, read_frame
 from fairflows.table.table import Table
 from fairflows.table.text_format import TextFormat
 
@@ -28,8 +28,12 @@ def whole(path, text_format=None):
 
 def stream(path, text_format=None):
     """The file in small batches, put together again."""
-    reader = TableReader(path, 3, text_format=text_format)
-    return pd.concat(list(reader.batches(reader.columns))).reset_index(drop=True)
+    return pd.concat(list(batches(path, text_format=text_format)), ignore_index=True)
+
+
+def batches(path, columns=None, text_format=None):
+    file = open_table(path, text_format)
+    return map(from_arrow, read_batches(path, file, columns or file.columns, 3))
 
 
 both = pytest.mark.parametrize("read", [whole, stream])
@@ -187,21 +191,20 @@ def test_a_csv_column_is_what_all_its_fields_can_be_read_as(read, tmp_path):
 def test_types_hold_for_the_whole_file_not_for_a_batch(tmp_path):
     lines = ["a,b,c,d", *(["1,1,2020-01-01,-1"] * 5), *(["x,2020-01-01,2020-01-01 01:00,18446744073709551615"] * 5)]
     path = written(tmp_path / "t.csv", "\n".join(lines))
-    reader = TableReader(path, 2)
     whole = read_frame(path).dtypes
     text = str(pd.Series(["x"]).dtype)
     assert [str(dtype) for dtype in whole] == [text, text, "datetime64[us]", text]
-    for part in reader.batches(reader.columns):
+    for part in batches(path):
         assert (part.dtypes == whole).all()
 
 
 def test_a_stream_reads_only_what_is_asked_for_and_refuses_other_columns(tmp_path):
     path = written(tmp_path / "t.csv", TEXT)
-    assert list(next(TableReader(path, 100).batches(["x", "zip"]))) == ["x", "zip"]
+    assert list(next(batches(path, ["x", "zip"]))) == ["x", "zip"]
     with pytest.raises(DataError, match="needed column 'y' is not in the table"):
-        next(TableReader(path, 100).batches(["y"]))
+        next(batches(path, ["y"]))
     with pytest.raises(DataError, match="the table has no rows"):
-        next(TableReader(written(tmp_path / "no.csv", "a,b\n"), 100).batches(["a"]))
+        next(batches(written(tmp_path / "no.csv", "a,b\n"), ["a"]))
     assert list(read_frame(tmp_path / "no.csv")) == ["a", "b"]
 
 
@@ -258,7 +261,7 @@ def test_a_named_index_in_a_parquet_file_is_a_column(read, tmp_path):
     frame = AS_FRAME.drop(columns="day")
     frame.set_index(who).to_parquet(path)
     assert_frame_equal(read(path), frame.assign(who=who), check_exact=True)
-    alone = pd.concat(list(TableReader(path, 3).batches(["who"])))
+    alone = pd.concat(list(batches(path, ["who"])))
     assert alone["who"].tolist() == who.tolist()
 
 

@@ -293,7 +293,8 @@ def encode(
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
     model, run = _open_model(folder)
-    roles = _roles(run, sensitive, identifier)
+    stated = {"sensitive": sensitive, "identifier": identifier}
+    roles = {**({} if run is None else run.roles), **{role: name for role, name in stated.items() if name}}
     if engine == "ray":
         from fairflows.stream import encode_folder
 
@@ -304,20 +305,21 @@ def encode(
         n_rows = encode_folder(model, source, out, keep=keep or (), **roles)
     else:
         from fairflows.certificate.check import list_files
-        from fairflows.stream import FileRows, encode_file
+        from fairflows.stream import encode_file
 
         if run is not None and Path(out).resolve().parent == folder.resolve():
             raise DataError(f"{out}: the folder holds the result of `fairflows share`; write to another one.")
-        rows = FileRows(**roles, time_formats={} if run is None else run.time_formats)
-        settings: dict[str, Any] = {"keep": keep or (), "keep_order": keep_order, "text_format": text_format}
         with progress_bar("encoding", enabled=not quiet and sys.stderr.isatty()) as show:
             n_rows = encode_file(
                 model,
                 source,
                 out,
-                rows=rows,
+                keep=keep or (),
+                keep_order=keep_order,
+                text_format=text_format,
+                time_formats={} if run is None else run.time_formats,
                 on_progress=lambda done, total: show(done, total, f"{done:,} rows"),
-                **settings,
+                **roles,
             )
         certificate = folder / "certificate.json"
         if certificate.is_file() and not (keep or keep_order):  # such files are not covered
@@ -439,20 +441,6 @@ def audit(
     settings: dict[str, Any] = {"released": run.released, "quick": quick, "n_jobs": 2}
     found = attack(model, learn, judged, **settings)
     _print_json(found.to_dict()) if as_json else typer.echo(repr(found))
-
-
-def _roles(run: Run | None, sensitive: list[str] | None, identifier: str | None) -> dict[str, Any]:
-    """Return which columns hold the group and name the person: as stated, else as in `share`."""
-    if run is None:
-        return {"sensitive": sensitive, "identifier": identifier}
-    return {
-        "sensitive": sensitive or run.sensitive,
-        "identifier": identifier or run.identifier,
-        "grouping": run.grouping,
-        "label": run.label,
-        "missing_group": run.missing_group,
-        "missing_label": run.missing_label,
-    }
 
 
 def _open_model(folder: Path) -> tuple[Transformer, Run | None]:

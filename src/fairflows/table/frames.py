@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from pandas.api.extensions import ExtensionArray
 from scipy.sparse import sparray, spmatrix
 
 from fairflows.exceptions import DataError
@@ -35,9 +34,6 @@ TableLike: TypeAlias = "Frame | ArrowStream | Mapping[str, Sequence[object]] | n
 
 ColumnLike: TypeAlias = "pd.Series | polars.Series | npt.ArrayLike"
 """One value per row."""
-
-Values: TypeAlias = "np.ndarray | ExtensionArray"
-"""The values of a column of pandas."""
 
 Given = TypeVar("Given")
 
@@ -182,30 +178,16 @@ def as_kind_of(original: object, frame: pd.DataFrame) -> Frame:
 
         return polars.from_pandas(frame)
     if is_arrow(original):
-        return as_arrow(columns_of(frame))
+        return as_arrow(frame)
     if isinstance(original, np.ndarray):
         return frame.to_numpy()
     return frame
 
 
-def columns_of(frame: pd.DataFrame) -> dict[str, Values]:
-    """Return the columns of a frame as arrays."""
-    return {
-        str(name): column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
-        for name, column in frame.items()
-    }
-
-
-def as_arrow(columns: Mapping[str, Values], schema: pa.Schema | None = None) -> pa.Table:
-    """Return columns as an Arrow table, in the types of a schema or in their own.
-
-    pyarrow's own function for frames also writes down how pandas had them, which takes longer than to convert a few
-    rows.
-    """
-    if schema is None:
-        return pa.Table.from_arrays([pa.array(values, from_pandas=True) for values in columns.values()], list(columns))
-    arrays = [pa.array(columns[field.name], type=field.type, from_pandas=True) for field in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
+def as_arrow(frame: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Table:
+    """Convert a frame without its index to an Arrow table, in the types of a schema or in its own."""
+    table = pa.Table.from_pandas(frame, schema, preserve_index=False, nthreads=1)
+    return table.replace_schema_metadata()
 
 
 def _from_array(data: TableLike, columns: list[str] | None) -> pd.DataFrame:

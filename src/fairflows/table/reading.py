@@ -27,7 +27,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import BOOLEANS, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema
+from fairflows.table.columns import BOOLEANS, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema, check_known
 from fairflows.table.frames import check_names, from_arrow
 from fairflows.table.text_format import TextFormat, own_format, tab_by_name
 
@@ -79,7 +79,7 @@ def read_frame(
     path = Path(path)
     rows = open_table(path, text_format)
     with reading(path):
-        frame = from_arrow(rows.read(with_identifier(schema, identifier)))
+        frame = from_arrow(rows.read(_stated_kinds(schema, identifier)))
     with naming_file(path):
         frame = frame if schema is None else schema.apply(frame)
     frame.attrs[TIME_FORMATS] = rows.time_formats
@@ -115,7 +115,28 @@ def kind_of(path: Path) -> Literal["csv", "excel", "parquet"]:
     return kind
 
 
-def with_identifier(schema: Schema | None, identifier: str | None) -> dict[str, str]:
+def read_batches(
+    path: Path,
+    file: TextRows | ParquetRows,
+    columns: Iterable[str],
+    batch_rows: int,
+    schema: Schema | None = None,
+    identifier: str | None = None,
+) -> Iterator[pa.Table]:
+    """Yield these columns of an open file, each once, `batch_rows` rows at a time; for the others see `read_frame`."""
+    columns = list(dict.fromkeys(columns))
+    for name in columns:
+        check_known(name, file.columns, "needed")
+    n_rows = 0
+    with reading(path):
+        for table in file.batches(columns, batch_rows, _stated_kinds(schema, identifier)):
+            n_rows += table.num_rows
+            yield table
+    if not n_rows:
+        raise DataError(f"{path}: the table has no rows.")
+
+
+def _stated_kinds(schema: Schema | None, identifier: str | None) -> dict[str, str]:
     """Return the required kinds of columns, by the schema; the column that names persons holds text."""
     return {**({} if schema is None else schema.kinds), **({} if identifier is None else {identifier: TEXT})}
 
