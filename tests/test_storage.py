@@ -13,8 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 from torch import distributions as td
 
 from fairflows import DataError, FairCells, FairFlow, FairMatching, FairTree, Table
@@ -62,12 +60,6 @@ def one_column(table):
                  identifier=table.identifier.to_numpy())  # fmt: skip
 
 
-def whole(table):
-    """Columns without missing values, which a logistic regression takes."""
-    return Table(table.X[["age", "town", "x"]], sensitive=table.a.to_numpy(), label=table.y.to_numpy(),
-                 identifier=table.identifier.to_numpy())  # fmt: skip
-
-
 # Loaded weights are the saved ones bit by bit; products of them may round otherwise where they lie otherwise in memory.
 SAME_NUMBERS = {"rtol": 1e-9, "atol": 1e-9}
 QUICK = {"n_epochs": 2, "n_blocks": 2, "hidden": (8,), "head": (8,), "missing": "category"}
@@ -80,7 +72,6 @@ ENCODERS = {
     "matching": (FairMatching(0.4, density="counts", **CELLS), categorical),
     "matching, made": (FairMatching(0.4, density="made", hidden=(8,), **CELLS), categorical),
     "tree": (FairTree(4, **CELLS), None),
-    "tree, logistic regression": (FairTree(4, label_score=LogisticRegression(max_iter=500), **CELLS), whole),
     "cells": (FairCells(4, target=0.5, n_certify=20_000, **CELLS), None),
     "cells without the attribute": (FairCells(4, target=0.5, n_certify=20_000, attribute="training", **CELLS), None),
     "release": (Release(FairTree(4, identifier="name", **CELLS), output="cell"), None),
@@ -240,9 +231,6 @@ def test_a_class_that_only_has_the_name_of_one_of_ours_is_refused(tmp_path):
 
 def test_what_cannot_be_saved_is_named(mixed, tmp_path):
     table = categorical(mixed)
-    own = FairTree(4, label_score=RandomForestClassifier(5), **CELLS)
-    with pytest.raises(DataError, match="a RandomForestClassifier cannot be saved"):
-        save(own.fit(table), tmp_path / "model")
     function = FairMatching(density=lambda levels: SmoothedCounts(levels), **CELLS)
     function.fit(table)
     with pytest.raises(DataError, match=r"FairMatching.settings\['density'\]: a function cannot be saved"):

@@ -12,7 +12,6 @@ import pytest
 from pandas.testing import assert_frame_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
 
 from fairflows.density import MixtureDensity
 from fairflows.encoder.base import CELL, Encoder, Traits, is_fitted
@@ -41,8 +40,6 @@ KEY = Key(range(32))
 FLOW = {"n_epochs": 1, "hidden": (8,), "head": (8,), "density": MixtureDensity(1), "key": KEY}
 CELLS = {"density": "counts", "key": KEY}
 BEST = {
-    "label_score": LogisticRegression(),
-    "group_score": LogisticRegression(),
     "target": 0.22,
     "chance": 0.1,
     "n_certify": 10**6,
@@ -85,7 +82,7 @@ ENCODERS = {
     "matching with coins": lambda: FairMatching(0.5, **CELLS),
     "best cells": lambda: FairCells(4, **BEST),
     "best cells without the attribute": lambda: FairCells(4, attribute="training", **BEST),
-    "matched tree": lambda: FairTree(6, label_score=LogisticRegression(), key=KEY),
+    "matched tree": lambda: FairTree(6, key=KEY),
     "an encoder of one's own": lambda: Rounded(key=KEY),
     "rows as they are": lambda: RawFeatures(key=KEY),
     "FARE": lambda: FARE(0.2, max_leaves=6, min_rows=10, key=KEY),

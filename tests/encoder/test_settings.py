@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
 
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
@@ -48,8 +47,8 @@ def test_wrong_settings(categorical, encoder, settings, message):
 TAKE_GAPS = {
     "flow": lambda **s: FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1), **s),
     "matching": lambda **s: FairMatching(density="counts", **s),
-    "tree": lambda **s: FairTree(4, label_score=LogisticRegression(), **s),
-    "crossed tree": lambda **s: Release(FairTree(4, label_score=LogisticRegression(), **s), output="cell"),
+    "tree": lambda **s: FairTree(4, **s),
+    "crossed tree": lambda **s: Release(FairTree(4, **s), output="cell"),
 }
 
 

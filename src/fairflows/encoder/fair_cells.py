@@ -9,21 +9,14 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
 from fairflows.bounds.planning import delta_of_look
 from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Groups, Traits
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
 from fairflows.encoder.rows import Label, Rows, RowsLike, TrainingRows
-from fairflows.encoder.scores import (
-    Classifier,
-    ScoreColumn,
-    check_classifier,
-    checked_columns,
-    fit_score,
-    score_columns,
-)
+from fairflows.encoder.scores import ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_choice, check_count
 from fairflows.table.columns import shown
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
@@ -37,10 +30,10 @@ _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is 
 class FairCells(Encoder):
     """Encode rows as the cells that keep a label best while the groups' cells are at most a target apart.
 
-    A score η of the label is cut into bins b: by group where the attribute is known at encoding, else together with a
-    score ρ of the group. A linear programme sends bins to cells by Q(j | b) so that η is kept best while
-    ½ Σ_j |Σ_b (p_a − p_a')(b) Q(j | b)| ≤ Δ for all groups. A person's coin decides in the few bins that it splits. A
-    certificate does not rest on the scores, because it counts the cells of other persons.
+    A score η of the label, by gradient-boosted trees, is cut into bins b: by group where the attribute is known at
+    encoding, else together with a score ρ of the group. A linear programme sends bins to cells by Q(j | b) so that η is
+    kept best while ½ Σ_j |Σ_b (p_a − p_a')(b) Q(j | b)| ≤ Δ for all groups. A person's coin decides in the few bins
+    that it splits. A certificate does not rest on the scores, because it counts the cells of other persons.
 
     Parameters
     ----------
@@ -51,10 +44,6 @@ class FairCells(Encoder):
         probability ``chance``. A target that so many persons cannot certify is refused.
     attribute : {"encoding", "training"}, default="encoding"
         When the sensitive attribute is known. With "training", `transform` takes none.
-    label_score : classifier or regressor, default=None
-        Predictor of the label; by default gradient-boosted trees.
-    group_score : classifier, default=None
-        Predictor of the group with ``attribute="training"``; by default gradient-boosted trees.
     n_bins : int, default=576
         Approximate number of bins.
     n_certify : int, default=None
@@ -100,8 +89,6 @@ class FairCells(Encoder):
     _: KW_ONLY
     target: float = 0.05
     attribute: Literal["encoding", "training"] = "encoding"
-    label_score: Classifier | None = None
-    group_score: Classifier | None = None
     n_bins: int = 576
     n_certify: int | None = None
     delta: float = 0.01
@@ -180,13 +167,13 @@ class FairCells(Encoder):
         return replace(binned, bins=bins), planned
 
     def _fit_scores(self, rows: TrainingRows, label: Label, train: np.ndarray, seed: int) -> BinnedScores:
-        estimator, values = self.label_score, label.values[train]
+        model, values, of_group = HistGradientBoostingClassifier(random_state=seed), label.values[train], None
         if label.classes is None:
-            estimator = HistGradientBoostingRegressor(random_state=seed) if estimator is None else estimator
-            values = label.targets()[train, 0]
-        score, of_group = fit_score(estimator, rows, train, values, self.columns_, seed), None
+            model, values = HistGradientBoostingRegressor(random_state=seed), label.targets()[train, 0]
+        score = fit_score(model, rows, train, values, self.columns_)
         if self.attribute == "training":
-            of_group = fit_score(self.group_score, rows, train, rows.group[train], self.columns_, seed)
+            model = HistGradientBoostingClassifier(random_state=seed)
+            of_group = fit_score(model, rows, train, rows.group[train], self.columns_)
         return BinnedScores(score, of_group)
 
     def _part(self, rows: Rows, label: Label, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -244,7 +231,6 @@ class FairCells(Encoder):
         check_count("n_cells", self.n_cells, 2)
         check_count("n_bins", self.n_bins, 4)
         check_choice("attribute", self.attribute, ("encoding", "training"))
-        check_classifier(self.group_score)
         if self.n_certify is not None:
             check_count("n_certify", self.n_certify, 2)
         for name, value in (("chance", self.chance), ("delta", self.delta)):

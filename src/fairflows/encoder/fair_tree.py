@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
@@ -18,17 +17,8 @@ from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, IntArray, T
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, TreeStructure, cut, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
 from fairflows.encoder.rows import Label, Rows, RowsLike, TrainingRows, known_label
-from fairflows.encoder.scores import (
-    Score,
-    ScoreColumn,
-    check_classifier,
-    checked_columns,
-    fit_score,
-    rounded,
-    score_columns,
-)
+from fairflows.encoder.scores import Score, ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_count, warn_user
-from fairflows.table.columns import check_known
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Places, content_hashes
 from fairflows.table.table import Role
 
@@ -36,6 +26,7 @@ _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many t
 # Rows that the label's score is learnt from, and those behind the scores that nodes are chosen by.
 _MOST_SCORED, _MOST_CHOOSING = 100_000, 25_000
 _ROWS_PER_CHUNK = 2**15
+_MOST_COMPONENTS = 16
 _SPENDS = (0.0, 0.02, 0.05, 0.1)  # whose worth is estimated
 _RATES = 201  # lowest rates that are tried
 
@@ -44,9 +35,10 @@ _RATES = 201  # lowest rates that are tried
 class FairTree(Encoder):
     """Encode rows as cells that keep much of the table and hold the same share of every group.
 
-    Every node of a binary tree splits *each group at its own quantile* of one score. The score is the one whose split
-    explains most of the variance of the label and of all columns: the label's own score, or a principal component of
-    the ranked columns. So the cells serve the label and other purposes.
+    Every node of a binary tree splits *each group at its own quantile* of one score. The score is the label's own, by
+    gradient-boosted trees, or a principal component of the ranked columns: the one whose split explains most of the
+    variance of the label and of all columns, where the label counts as much as all columns together. So the cells serve
+    the label and other purposes.
 
     Scores and nodes are chosen on some persons, and thresholds are set on others, at one row of each. A row at a
     threshold goes left or right by a coin that belongs to the person. A row with a value that the tree cannot know (a
@@ -57,14 +49,6 @@ class FairTree(Encoder):
     ----------
     n_cells : int, default=64
         The number of cells.
-    targets : sequence of column names, default=None
-        Columns that the cells should keep, beside the label; by default all of them.
-    label_weight : float, default=1.0
-        Weight of the label; all columns together have the weight 1.
-    label_score : classifier or regressor, default=None
-        Predictor of the label; by default gradient-boosted trees.
-    n_components : int, default=16
-        Largest number of principal components.
     calibration : float or None, default=0.5
         The share of the persons that the thresholds are set on; the others choose scores and nodes. With None all
         persons choose, and `cut` sets the thresholds on others.
@@ -112,10 +96,6 @@ class FairTree(Encoder):
 
     n_cells: int = 64
     _: KW_ONLY
-    targets: Sequence[Hashable] | None = None
-    label_weight: float = 1.0
-    label_score: BaseEstimator | None = None
-    n_components: int = 16
     calibration: float | None = 0.5
     spend: float = 0.0
     kinds: Mapping[str, str] | None = None
@@ -144,7 +124,7 @@ class FairTree(Encoder):
 
     def learn(self, rows: TrainingRows) -> None:
         """Choose scores and nodes on some persons, and set the thresholds on the others."""
-        self._check_settings(rows.X)
+        self._check_settings()
         self.label_ = None if rows.label is None else replace(rows.label, values=np.empty(0))
         self.columns_ = score_columns(rows.X, rows.kinds, self.unseen)
         self.output_ = CELL
@@ -188,8 +168,7 @@ class FairTree(Encoder):
         targets = values[:, scores.n_of_label :] / np.sqrt(max(scores.total_variance, 1e-300))
         group, rates = rows.group[places], None
         if rows.label is not None:
-            of_label = np.sqrt(self.label_weight) * _standardised(rows.label.targets()[places])
-            targets = np.concatenate([of_label, targets], axis=1)
+            targets = np.concatenate([_standardised(rows.label.targets()[places]), targets], axis=1)
         self.worth_of_spending_ = {}
         if rows.label is not None and rows.label.classes is not None and len(rows.label.classes) == 2:
             eta = [values[group == a, 0] if scores.n_of_label else np.zeros(1) for a in range(len(rows.groups))]
@@ -255,19 +234,12 @@ class FairTree(Encoder):
         cells = self.cells(self.read(X, sensitive_features))
         return known_label(self.label_).probabilities(self.levels_[cells])
 
-    def _check_settings(self, X: pd.DataFrame) -> None:
+    def _check_settings(self) -> None:
         check_count("n_cells", self.n_cells, 1)
-        check_count("n_components", self.n_components, 1)
         if self.calibration is not None and not 0 < self.calibration < 1:
             raise DataError(f"calibration must be above 0 and below 1, or None; got {self.calibration!r}.")
-        if not self.label_weight >= 0:
-            raise DataError(f"label_weight must not be negative; got {self.label_weight!r}.")
         if not 0 <= self.spend < 1:
             raise DataError(f"spend must be a distance in [0, 1); got {self.spend!r}.")
-        for name in self.targets if self.targets is not None else ():
-            check_known(name, X.columns, "target")
-        if self.targets is not None and not len(self.targets):
-            raise DataError(f"targets must name a column at least; got {self.targets!r}.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -280,7 +252,7 @@ class TreeScores:
     """The scores that a tree may split: those of the label, then principal components."""
 
     of_label: Score | None
-    components: PrincipalComponents  # of the columns that the cells are to tell
+    components: PrincipalComponents  # of the columns
     n_of_label: int  # how many scores those of the label are: one for each of more than two classes
     total_variance: float  # of all columns together
 
@@ -293,9 +265,8 @@ class TreeScores:
             n_classes = len(np.unique(label.values[places]))
             n_of_label = 1 if label.classes is None or n_classes == 2 else n_classes
         X = rows.X.iloc[places]
-        told = {name: tree.columns_[name] for name in (tree.columns_ if tree.targets is None else tree.targets)}
-        ranked = RankedColumns.fit(X, told, {name for name in X if X[name].hasnans})
-        components = PrincipalComponents.fit(ranked, X, tree.n_components, tree.random_state)
+        ranked = RankedColumns.fit(X, tree.columns_, {name for name in X if X[name].hasnans})
+        components = PrincipalComponents.fit(ranked, X, _MOST_COMPONENTS, tree.random_state)
         return cls(of_label, components, n_of_label, ranked.total_variance)
 
     def values(self, X: pd.DataFrame) -> FloatArray:
@@ -303,7 +274,7 @@ class TreeScores:
         of_columns = self.components.scores(X)  # which are exact: see `PrincipalComponents`
         if self.of_label is None:
             return of_columns
-        return np.concatenate([rounded(self.of_label.values(X)), of_columns], axis=1)
+        return np.concatenate([self.of_label.values(X), of_columns], axis=1)
 
     def keeping(self, used: npt.NDArray[np.int64]) -> tuple[TreeScores, npt.NDArray[np.int64]]:
         """Return these scores without those that are not used, and the new number of each."""
@@ -315,19 +286,6 @@ class TreeScores:
         place[self.n_of_label + kept] = n_of_label + np.arange(len(kept))
         components = replace(self.components, loadings=self.components.loadings[:, kept])
         return replace(self, of_label=of_label, components=components, n_of_label=n_of_label), place
-
-
-def _estimator_of(label: Label, estimator: BaseEstimator | None, random_state: int) -> BaseEstimator:
-    """Return the estimator that predicts a label; raise for a setting that cannot."""
-    if estimator is None:
-        kind = HistGradientBoostingRegressor if label.classes is None else HistGradientBoostingClassifier
-        return kind(**_BOOSTING, random_state=random_state)
-    if label.classes is not None:
-        check_classifier(estimator)
-        return estimator
-    if not is_regressor(estimator):
-        raise DataError(f"label_score must be a regressor for a label of numbers; got {type(estimator).__name__!r}.")
-    return estimator
 
 
 def _honest_scores(tree: FairTree, scores: TreeScores, rows: TrainingRows, places: Places) -> FloatArray:
@@ -345,7 +303,7 @@ def _honest_scores(tree: FairTree, scores: TreeScores, rows: TrainingRows, place
         model = scores.of_label
         if rows.label.classes is None or np.array_equal(np.unique(y[fitted]), np.unique(y)):
             model = _fit_label_score(tree, rows, places[fitted], _MOST_CHOOSING)
-        found[judged] = rounded(model.values(rows.X.iloc[places[judged]]))
+        found[judged] = model.values(rows.X.iloc[places[judged]])
     return found
 
 
@@ -356,10 +314,11 @@ def _fit_label_score(tree: FairTree, rows: TrainingRows, places: Places, most: i
         some = places[np.random.default_rng(tree.random_state).choice(len(places), most, replace=False)]
         if label.classes is None or len(np.unique(label.values[some])) == len(np.unique(label.values[places])):
             places = some
-    model = _estimator_of(label, tree.label_score, tree.random_state)
-    values = label.values[places]
-    known = values if label.classes is None else np.unique(values, return_inverse=True)[1]
-    return fit_score(model, rows, places, known, tree.columns_, tree.random_state)
+    values, boosting = label.values[places], HistGradientBoostingRegressor
+    if label.classes is not None:
+        values, boosting = np.unique(values, return_inverse=True)[1], HistGradientBoostingClassifier
+    model = boosting(**_BOOSTING, random_state=tree.random_state)
+    return fit_score(model, rows, places, values, tree.columns_)
 
 
 def best_rates(eta: Sequence[FloatArray], spend: float) -> tuple[FloatArray, float]:

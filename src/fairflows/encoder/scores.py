@@ -1,25 +1,25 @@
-"""A score of a label: the prediction of an estimator from a table's columns, as a function of rows alone.
+"""A score of a label: the prediction of gradient-boosted trees from a table's columns, as a function of rows alone.
 
 Scores are fitted on some persons and used on others, because the law of a score among the persons that it was fitted to
 differs from its law among everybody else.
 
-scikit-learn fits the scores, and has no file format but pickle, which runs code on loading. Boosted trees and logistic
-regressions are therefore kept as plain arrays. The same arrays are evaluated, hashed and saved.
+scikit-learn fits the trees, and has no file format but pickle, which runs code on loading. The trees are therefore kept
+as plain arrays. The same arrays are evaluated, hashed and saved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias, cast
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import sklearn
 from scipy.special import expit
-from sklearn.base import RegressorMixin, clone, is_classifier
+from sklearn.base import is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils.extmath import softmax
 
 from fairflows.codec import Levels, OutsideValues
@@ -46,22 +46,6 @@ _LEVELS = 4  # to go down before rows that have reached a leaf are left out: fin
 _MOST_CATEGORIES = 40  # of a column that have an indicator of their own; the rarest ones share the last indicator
 
 
-class Classifier(Protocol):
-    """A scikit-learn classifier that gives probabilities; it is cloned before it is fitted."""
-
-    classes_: np.ndarray
-
-    def predict_proba(self, X: object) -> np.ndarray:
-        """Class probabilities, (n_rows, n_classes)."""
-
-
-def check_classifier(classifier: object) -> None:
-    """Raise for a classifier that gives no probabilities."""
-    if classifier is not None and not hasattr(classifier, "predict_proba"):
-        name = type(classifier).__name__
-        raise DataError(f"classifier must give probabilities (predict_proba); {name} gives none.")
-
-
 @dataclass(frozen=True)
 class OrderedColumn:
     """A column of numbers or times."""
@@ -69,6 +53,8 @@ class OrderedColumn:
     holds: Literal["numbers", "times"]
     had_missing: bool  # whether training rows lacked values
 
+
+BoostingModel: TypeAlias = "HistGradientBoostingClassifier | HistGradientBoostingRegressor"
 
 ScoreColumn: TypeAlias = "Levels | OrderedColumn"
 """The content of a column of a score's table."""
@@ -208,14 +194,12 @@ class BoostedTrees:
     baseline: FloatArray  # (n_scores,)
 
     @classmethod
-    def of(cls, model: HistGradientBoostingClassifier | HistGradientBoostingRegressor) -> BoostedTrees | None:
-        """Read the trees of a fitted model; None where a node tests categories instead of a threshold."""
+    def of(cls, model: BoostingModel) -> BoostedTrees:
+        """Read the trees of a fitted model."""
         # scikit-learn has no public access to these trees: the only place that reads private attributes of it.
         trees = [tree.nodes for iteration in model._predictors for tree in iteration]
         baseline = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()
         nodes = np.concatenate(trees)
-        if nodes["is_categorical"].any():
-            return None
         sizes = [len(tree) for tree in trees]
         roots = np.cumsum([0, *sizes[:-1]])
         first = np.repeat(roots, sizes)
@@ -241,49 +225,16 @@ class BoostedTrees:
 
 
 @dataclass(frozen=True)
-class LogisticScores:
-    """The linear scores of a logistic regression."""
-
-    weights: FloatArray  # (n_features, n_scores)
-    intercepts: FloatArray  # (n_scores,)
-
-    @classmethod
-    def of(cls, model: LogisticRegression) -> LogisticScores:
-        """Read the coefficients of a fitted model."""
-        return cls(np.ascontiguousarray(model.coef_.T), np.asarray(model.intercept_))
-
-    def raw_scores(self, x: FloatArray) -> FloatArray:
-        """Return the scores (n_rows, n_scores) of rows (n_rows, n_features)."""
-        is_incomplete = ~np.isfinite(x).all(axis=1)
-        if is_incomplete.any():
-            raise DataError(
-                f"A logistic regression takes no missing values, and {is_incomplete.sum():,} rows have some; "
-                "HistGradientBoostingClassifier takes them."
-            )
-        raw = np.tile(self.intercepts, (len(x), 1))
-        for column, weight in zip(x.T, self.weights, strict=True):  # a matrix product rounds by the size of the batch
-            raw += column[:, None] * weight
-        return raw
-
-
-ScoreModel: TypeAlias = "BoostedTrees | LogisticScores | Classifier"
-
-
-@dataclass(frozen=True)
 class Score:
-    """A fitted score: columns as numbers, then a model as plain arrays, or an estimator that has no such form."""
+    """A fitted score: columns as numbers, then trees as plain arrays."""
 
     features: ScoreFeatures
-    model: ScoreModel
+    model: BoostedTrees
     classifies: bool  # whether it predicts probabilities of classes instead of the mean of a number
-    size: float = 1.0  # of the largest number that it was fitted to
 
     def predict_proba(self, X: pd.DataFrame) -> FloatArray:
         """Return the class probabilities of rows, rounded, shape (n_rows, n_classes)."""
-        x = self.features.matrix(X)
-        if not isinstance(self.model, BoostedTrees | LogisticScores):
-            return rounded(self.model.predict_proba(x))
-        raw = self.model.raw_scores(x)
+        raw = self.model.raw_scores(self.features.matrix(X))
         if raw.shape[1] > 1:
             return rounded(softmax(raw))
         positive = expit(raw[:, 0])
@@ -294,54 +245,29 @@ class Score:
 
         All are rounded.
         """
-        if self.classifies:
-            probabilities = self.predict_proba(X)
-            return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
-        x = self.features.matrix(X)
-        if isinstance(self.model, BoostedTrees | LogisticScores):
-            return rounded(self.model.raw_scores(x))
-        regressor = cast(RegressorMixin, self.model)
-        predicted = np.asarray(regressor.predict(x), dtype=np.float64)[:, None]
-        # A prediction close to zero is a difference of large terms, whose last digits are lost in absolute terms.
-        return rounded(np.round(predicted / self.size, _DIGITS) * self.size)
+        if not self.classifies:
+            return rounded(self.model.raw_scores(self.features.matrix(X)))
+        probabilities = self.predict_proba(X)
+        return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
 
 
 def fit_score(
-    estimator: Classifier | None,
-    rows: TrainingRows,
-    places: npt.NDArray[np.intp],
-    y: npt.NDArray,
-    columns: Mapping[Hashable, ScoreColumn],
-    random_state: int,
+    model: BoostingModel, rows: TrainingRows, places: Places, y: npt.NDArray, columns: Mapping[Hashable, ScoreColumn]
 ) -> Score:
     """Fit a score to the rows at some places.
 
-    Without an estimator, gradient-boosted trees classify. The columns of the rows come from `checked_columns`; y holds
-    class numbers, or numbers, of the rows at these places alone.
+    The columns of the rows come from `checked_columns`; y holds class numbers, or numbers, of the rows at these places
+    alone.
     """
-    model = HistGradientBoostingClassifier(random_state=random_state) if estimator is None else clone(estimator)
     X = rows.X.iloc[places]
     features = ScoreFeatures.fit(X, columns)
     x = features.matrix(X)
     x[:, np.isnan(x).all(axis=0)] = 0  # trees cannot bin a column without a value, and do not split a constant one
-    classifies = is_classifier(model)
-    size = 1.0 if classifies else float(np.abs(y).max()) or 1.0
-    fitted = Score(features, model.fit(x, y), classifies, size)
-    return _plain(fitted, X.head(_ROWS_COMPARED))
-
-
-def _plain(score: Score, some: pd.DataFrame) -> Score:
-    """Return the score with its model as plain arrays, or the score itself where the model has no such form.
-
-    Some rows are compared, because another release of scikit-learn may lay out its trees, or make probabilities of its
-    scores, in another way.
-    """
-    model: BoostedTrees | LogisticScores | None = None
-    if isinstance(score.model, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
-        model = BoostedTrees.of(score.model)
-    elif isinstance(score.model, LogisticRegression):
-        model = LogisticScores.of(score.model)
-    if model is None:
-        return score
-    plain = replace(score, model=model)
-    return plain if np.allclose(plain.values(some), score.values(some)) else score
+    model.fit(x, y)
+    score = Score(features, BoostedTrees.of(model), is_classifier(model))
+    some = slice(_ROWS_COMPARED)
+    own = model.predict_proba(x[some]) if score.classifies else model.predict(x[some])[:, None]
+    found = score.predict_proba(X[some]) if score.classifies else score.values(X[some])
+    if not np.allclose(found, own):
+        raise RuntimeError(f"scikit-learn {sklearn.__version__} lays out its trees in a way that is not known here.")
+    return score
