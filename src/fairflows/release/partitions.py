@@ -15,6 +15,7 @@ from fairflows.exceptions import DataError
 from fairflows.table.columns import floats, has_order, places_in, sorted_values
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.intp]
 
 _PRIOR_ROWS = 10  # how many rows at the average rate a level's label rate is mixed with
 
@@ -83,20 +84,19 @@ class NumericView:
         return np.concatenate(parts, axis=1)
 
 
-IntArray = npt.NDArray[np.intp]
-
-
 @dataclass(frozen=True)
 class TreePartition:
-    """The leaves of a decision tree for the task, numbered by their rate of the last class."""
+    """Encoded rows cut into cells: the leaves of a decision tree, numbered by the rate of the label's last class."""
 
+    view: NumericView
     tree: ThresholdTrees
     cell: IntArray  # (n_nodes,): each leaf's number
 
     @classmethod
-    def fit(cls, features: FloatArray, y: IntArray, n_cells: int, random_state: int) -> TreePartition:
-        """Grow the tree best first, up to n_cells leaves."""
-        grown = DecisionTreeClassifier(max_leaf_nodes=n_cells, random_state=random_state).fit(features, y)
+    def fit(cls, Z: pd.DataFrame, y: IntArray, n_cells: int, random_state: int) -> TreePartition:
+        """Grow the tree best first on encoded rows with these class codes of the label, up to n_cells leaves."""
+        view = NumericView.fit(Z, y, int(y.max()) + 1)
+        grown = DecisionTreeClassifier(max_leaf_nodes=n_cells, random_state=random_state).fit(view.features(Z), y)
         tree = grown.tree_
         leaves = np.flatnonzero(tree.children_left < 0)
         cell = np.full(tree.node_count, -1)
@@ -105,16 +105,16 @@ class TreePartition:
         children = [np.where(is_leaf, itself, side) for side in (tree.children_right, tree.children_left)]
         feature, never = np.maximum(tree.feature, 0), np.zeros(tree.node_count, dtype=bool)
         walked = ThresholdTrees(feature, tree.threshold, never, np.stack(children, axis=1), np.zeros(1, dtype=np.intp))
-        return cls(walked, cell)
+        return cls(view, walked, cell)
 
     @property
     def n_cells(self) -> int:
         """How many leaves there are."""
         return int(self.cell.max()) + 1
 
-    def cells(self, features: FloatArray) -> IntArray:
-        """Return the leaf of each row."""
-        single = features.astype(np.float32)  # the precision in which scikit-learn chose the thresholds
+    def cells(self, Z: pd.DataFrame) -> IntArray:
+        """Return the leaf of each encoded row."""
+        single = self.view.features(Z).astype(np.float32)  # the precision in which scikit-learn chose the thresholds
         return self.cell[self.tree.leaves(single.astype(np.float64))[0]]
 
 

@@ -41,16 +41,17 @@ from fairflows.encoder.rows import (
     Rows,
     RowsLike,
     TrainingRows,
+    find_attribute,
+    find_persons,
     known_label,
     label_columns,
 )
 from fairflows.exceptions import DataError, check_choice, check_count, warn_user
-from fairflows.release.partitions import NumericView, TreePartition
+from fairflows.release.partitions import TreePartition
 from fairflows.release.row_law import RowLaw
 from fairflows.release.score import cell_scores, check_names, releases_score
 from fairflows.table.columns import (
     Dtype,
-    check_known,
     common_schema,
     own_type,
     own_types,
@@ -178,7 +179,7 @@ class Release(Encoder):
     label_: Label | None = field(init=False)
     levels_: FloatArray = field(init=False)
     scores_: pd.DataFrame | None = field(init=False)
-    types_: dict[Hashable, Dtype] = field(init=False)
+    types_: dict[Hashable, Dtype] = field(init=False)  # of columns whose drawn values have another type
     plan_: CellPlan | None = field(init=False)
     table_: ReleasedTable | None = field(init=False)
 
@@ -240,7 +241,7 @@ class Release(Encoder):
         sensitive_features : array, default=None
             The sensitive attribute, unless X holds it.
         """
-        self._fit(_Given(materialised(X), y, sensitive_features))
+        self._fit(_Given.of(X, y, sensitive_features))
         return self
 
     def fit_transform(
@@ -252,7 +253,7 @@ class Release(Encoder):
     ) -> Frame:
         """Fit the models, then release the same rows."""
         X = materialised(X)
-        cells, outside = self._fit(_Given(X, y, sensitive_features))
+        cells, outside = self._fit(_Given.of(X, y, sensitive_features))
         outside.warn()
         return handed_over(X, self.draw(cells))
 
@@ -267,10 +268,13 @@ class Release(Encoder):
     ) -> list[Self]:
         """Fit a release around an encoder of every strength and seed; all have the same folds, key and ledger."""
         self._check_settings()
-        dealt = _deal(self, _Given(materialised(X), y, sensitive_features))
+        dealt = _deal(self, _Given.of(X, y, sensitive_features))
         template = _fold_encoder(self, dealt)
         by_fold = [
-            template.fit_path(part.X, part.y, **part.roles, strengths=strengths, seeds=seeds) for part in dealt.parts
+            template.fit_path(
+                part.X, part.y, sensitive_features=part.sensitive_features, strengths=strengths, seeds=seeds
+            )
+            for part in dealt.parts
         ]
         found = []
         for encoders in zip(*by_fold, strict=True):
@@ -299,10 +303,9 @@ class Release(Encoder):
         """
         self._check_settings()
         forget(self)
-        known = rows if rows.persons.named else replace(rows, persons=_by_contents(rows))
-        model, cells = self._around(encoder, known, Z, y)
-        self.encoder, self.n_folds, self.models_, self.types_ = encoder, 1, [model], {}
-        self._take_over([encoder], rows, cells, y, None)
+        model, cells = self._around(encoder, _repeatable(rows), Z, y)
+        self.encoder, self.n_folds, self.models_ = encoder, 1, [model]
+        self._take_over([encoder], rows, cells, _Given(rows.X, y, None))
         self.plan_ = self.table_ = None
         self.ledger_ = encoder.ledger_
         self.ledger_.use(rows.X, rows.persons)
@@ -331,16 +334,13 @@ class Release(Encoder):
         rows = encoders[0].read(given.X, roles, persons)
         for f, encoder in enumerate(encoders):
             if isinstance(encoder, FairTree) and dealt.cut_at:
-                encoder.cut(_as_read_by(encoder, rows, dealt.cut_at[f]))
+                encoder.cut(_as_read_by(encoder, rows, dealt.cut_at[f], encoders[0]))
         self.models_ = [
             self._around(encoder, _part_of_fit(encoder, part), None, part.label)[0]
             for encoder, part in zip(encoders, dealt.parts, strict=True)
         ]
-        known = rows if persons.named else replace(rows, persons=_by_contents(rows))
-        cells, outside = self._cells_by_fold(known, dealt.fold)
-        self.types_ = _types(given)
-        place = given.X.label_place if isinstance(given.X, Table) and given.y is None else None
-        self._take_over(encoders, rows, cells, given.label, place)
+        cells, outside = self._cells_by_fold(_repeatable(rows), dealt.fold)
+        self._take_over(encoders, rows, cells, given)
         self.plan_, self.table_ = dealt.plan, None
         if self.n_folds == 1:
             self.ledger_ = encoders[0].ledger_
@@ -370,14 +370,12 @@ class Release(Encoder):
                 "Release requires y to be passed, but the target y is None: the cells of encoded rows are grown "
                 "for a label with classes. Take FairTree, which gives cells without one."
             )
-        cut = CutCells.fit(Z, codes, self.n_cells or _LEAVES, self.random_state)
-        return FoldModel(encoder, cut.tree.n_cells, cut), cut.cells(Z)
+        cut = TreePartition.fit(Z, codes, self.n_cells or _LEAVES, self.random_state)
+        return FoldModel(encoder, cut.n_cells, cut), cut.cells(Z)
 
-    def _take_over(
-        self, encoders: Sequence[Encoder], rows: Rows, cells: Cells, y: LabelsLike | None, label_place: int | None
-    ) -> None:
+    def _take_over(self, encoders: Sequence[Encoder], rows: Rows, cells: Cells, given: _Given) -> None:
         """Set the attributes that all models share, and the mean label of each cell."""
-        encoder = encoders[0]
+        encoder, y = encoders[0], given.label
         self.groups_, self.classes_, self.key_ = encoder.groups_, encoder.classes_, encoder.key_
         self.n_features_in_, self.missing_ = encoder.n_features_in_, encoder.missing_
         self.schema_ = common_schema([each.schema_ for each in encoders])
@@ -388,7 +386,7 @@ class Release(Encoder):
         self.levels_ = np.empty((self.n_cells_, 0))
         if label is not None:
             self.levels_ = means_in_cells(label.targets(), cells, self.n_cells_)
-        self.law_, self.scores_, self.output_ = None, None, CELL
+        self.law_, self.scores_, self.types_, self.output_ = None, None, {}, CELL
         if self.output == "row":
             settings = encoder.get_params(deep=False)
             with progress_bar("law of rows", enabled=settings.get("progress", False)) as show:
@@ -401,13 +399,14 @@ class Release(Encoder):
                     kinds=settings.get("kinds"),
                     rules=self.rules,
                     derive=self.derive,
-                    label_place=label_place,
+                    label_place=given.label_place,
                     key=encoder.key_,
                     random_state=self.random_state,
                     show=show,
                 )
-            types = {str(name): dtype for name, dtype in self.types_.items()}
-            own = {name: types.get(name, dtype) for name, dtype in self.law_.dtypes.items()}
+            own = self.law_.dtypes
+            self.types_ = {n: t for n, t in given.types.items() if str(t) != str(own.get(str(n), t))}
+            own = own | {str(name): dtype for name, dtype in self.types_.items()}
             if y is not None and label is not None and releases_score(self.with_score, label, rows.persons):
                 self.scores_ = cell_scores(label, label_columns(y).iloc[:, 0], self.levels_, rows.persons.codes)
                 check_names(self.scores_, own)
@@ -483,7 +482,7 @@ class Release(Encoder):
         for f, model in enumerate(self.models_):
             places = np.flatnonzero(fold == f)
             if len(places):
-                part = _as_read_by(model.encoder, rows, places)
+                part = _as_read_by(model.encoder, rows, places, self.models_[0].encoder)
                 found[places] = first + model.cells(part)
                 outside.note_part(places, part.outside)
             first += model.n_cells
@@ -498,9 +497,11 @@ class Release(Encoder):
         if self.law_ is None:
             return pd.DataFrame({"cell": cells})
         drawn = self.law_.sample(cells)
-        types = {n: t for n, t in self.types_.items() if n in drawn and str(drawn[n].dtype) != str(t)}
-        drawn = only_used_categories(drawn.astype(types)) if types else drawn
-        return drawn if self.scores_ is None else drawn.assign(**self.scores_.take(cells).reset_index(drop=True))
+        if self.types_:
+            drawn = only_used_categories(drawn.astype(self.types_))
+        for name, score in () if self.scores_ is None else self.scores_.items():
+            drawn[name] = score.to_numpy()[cells]
+        return drawn
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the most frequent label of each row's cell, or the mean of a label of numbers."""
@@ -567,30 +568,12 @@ class Release(Encoder):
 
 
 @dataclass(frozen=True)
-class CutCells:
-    """Encoded rows cut into cells: the leaves of a decision tree for the label."""
-
-    view: NumericView
-    tree: TreePartition
-
-    @classmethod
-    def fit(cls, Z: pd.DataFrame, codes: Groups, n_cells: int, random_state: int) -> CutCells:
-        """Grow the tree on encoded rows with these class codes of the label."""
-        view = NumericView.fit(Z, codes, int(codes.max()) + 1)
-        return cls(view, TreePartition.fit(view.features(Z), codes, n_cells, random_state))
-
-    def cells(self, Z: pd.DataFrame) -> Cells:
-        """Return the cell of each encoded row."""
-        return self.tree.cells(self.view.features(Z))
-
-
-@dataclass(frozen=True)
 class FoldModel:
     """The model of one fold."""
 
     encoder: Encoder
     n_cells: int
-    cut: CutCells | None  # how encoded rows are cut into cells; None where the encoder gives cells itself
+    cut: TreePartition | None  # how encoded rows are cut into cells; None where the encoder gives cells itself
 
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row."""
@@ -622,28 +605,50 @@ class ReleasedTable:
 class _Given:
     """The arguments of `fit`."""
 
-    X: RowsLike
+    X: Table | pd.DataFrame | np.ndarray
     y: LabelsLike | None
     sensitive_features: Role | None
 
+    @classmethod
+    def of(cls, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None) -> _Given:
+        """Read the rows: every table with names for its columns becomes a pandas frame."""
+        X = materialised(X)
+        if not isinstance(X, Table):
+            X = to_pandas(X) if has_names(X) else check_array(X, dtype=None, ensure_all_finite=False)
+        return cls(X, y, sensitive_features)
+
     @property
-    def roles(self) -> dict[str, Any]:
-        """The keyword arguments."""
-        return {"sensitive_features": self.sensitive_features}
+    def frame(self) -> pd.DataFrame:
+        """The rows as a frame; columns of an array have numbers for names."""
+        return self.X.X if isinstance(self.X, Table) else pd.DataFrame(self.X)
 
     @property
     def label(self) -> LabelsLike | None:
         """The label, which a `Table` may bring itself."""
         return self.X.y if self.y is None and isinstance(self.X, Table) else self.y
 
+    @property
+    def types(self) -> dict[Hashable, Dtype]:
+        """The types of the columns, and of the label, where they have names."""
+        if isinstance(self.X, np.ndarray):
+            return {}
+        return dict(self.frame.dtypes) | ({} if self.label is None else dict(label_columns(self.label).dtypes))
+
+    @property
+    def label_place(self) -> int | None:
+        """The number of features before the label; None where the label is no column of the table."""
+        return self.X.label_place if self.y is None and isinstance(self.X, Table) else None
+
     def take(self, places: Places) -> _Given:
         """Return the rows at these places, their columns in the types that these rows have."""
         a = self.sensitive_features
-        return _Given(
-            _take_rows(self.X, places),
-            None if self.y is None else _take_values(self.y, places),
-            a if a is None or isinstance(a, str | int) else _take_values(a, places),
-        )
+        if isinstance(self.X, Table):
+            X = self.X.take(places)
+            X.X, X.a, X.y = own_types(X.X), own_type(X.a), None if X.y is None else own_type(X.y)
+        else:
+            X = _take_values(self.X, places)
+        y = None if self.y is None else _take_values(self.y, places)
+        return _Given(X, y, a if a is None or isinstance(a, str | int) else _take_values(a, places))
 
 
 @dataclass(frozen=True)
@@ -664,10 +669,9 @@ class _Dealt:
 
 def _deal(release: Release, given: _Given) -> _Dealt:
     """Deal the persons out to two folds: model f is fitted to the persons of the other fold."""
-    if not isinstance(given.X, Table) and not has_names(given.X):
-        given = replace(given, X=check_array(given.X, dtype=None, ensure_all_finite=False))
     encoder = _encoder_of(release)
-    persons, key = _persons(given.X, encoder.identifier), new_key() if encoder.key is None else encoder.key
+    persons = find_persons(encoder, given.X, given.frame, needed=False, check=True)
+    key = new_key() if encoder.key is None else encoder.key
     known = persons if persons.named else Persons.newly_named(len(persons.codes))
     if release.n_folds == 1:
         fold = np.zeros(len(persons.codes), dtype=np.intp)
@@ -677,13 +681,15 @@ def _deal(release: Release, given: _Given) -> _Dealt:
     plan = n_cells = None
     cut_at: list[Places] = [np.empty(0, dtype=np.intp)] * 2
     if encoder.traits.cut_apart:
-        group, names = _group_codes(given, encoder)
+        attribute, _ = find_attribute(encoder, given.X, given.frame, given.sensitive_features, needed=True)
+        codes, names = pd.factorize(attribute)
+        group = np.maximum(codes, 0)  # the fit refuses a missing value
         fold = _matched_folds(known, group, key)
         most = _most_rows(release, known, fold) if persons.named else None
-        cut_at = [_one_row_each(given.X, known, np.flatnonzero(fold == f), most, release.random_state) for f in (0, 1)]
+        cut_at = [_one_row_each(given, known, np.flatnonzero(fold == f), most, release.random_state) for f in (0, 1)]
         plan, n_cells = _planned(release, known, group, names, cut_at, most)
         if plan is not None and plan.n_folds == 1:
-            everybody = _one_row_each(given.X, known, np.arange(len(fold)), most, release.random_state)
+            everybody = _one_row_each(given, known, np.arange(len(fold)), most, release.random_state)
             fold = np.zeros_like(fold)
             return _Dealt(given, known, persons.named, key, fold, [given], [everybody], plan, n_cells, most)
     else:
@@ -692,9 +698,8 @@ def _deal(release: Release, given: _Given) -> _Dealt:
     if (np.bincount(fold, minlength=2) == 0).any():
         raise DataError(f"Each of the two folds needs persons; {persons.n} are too few.")
     parts = [given.take(np.flatnonzero(fold != f)) for f in (0, 1)]
-    frames = [frame for part in parts if (frame := _frame(part.X)) is not None]
-    if frames:
-        check_texts(frames, release.text_columns)
+    if not isinstance(given.X, np.ndarray):
+        check_texts([part.frame for part in parts], release.text_columns)
     return _Dealt(given, known, persons.named, key, fold, parts, cut_at, plan, n_cells, most)
 
 
@@ -770,36 +775,12 @@ def _most_rows(release: Release, persons: Persons, fold: Folds) -> int:
     return int(min(each[of_person == f].max(initial=1) for f in (0, 1)))
 
 
-def _one_row_each(X: RowsLike, persons: Persons, places: Places, most: int | None, seed: int) -> Places:
+def _one_row_each(given: _Given, persons: Persons, places: Places, most: int | None, seed: int) -> Places:
     """Return the places of independent draws from the law of a random row, at most one of each person."""
-    frame = _frame(X)
-    if (most in (None, 1) and persons.n == len(persons.codes)) or frame is None:
+    if (most in (None, 1) and persons.n == len(persons.codes)) or isinstance(given.X, np.ndarray):
         return places
-    part = frame.iloc[places]
-    return places[persons.take(places).random_rows(content_hashes(part, b"cells"), seed, most or 1)]
-
-
-def _group_codes(given: _Given, encoder: Encoder) -> tuple[Groups, Sequence[Hashable]]:
-    """Return each row's group, before anything is fitted, and the groups."""
-    values = given.sensitive_features
-    if values is None and isinstance(given.X, Table):
-        values = given.X.a
-    frame = _frame(given.X)
-    if values is None and encoder.sensitive is not None:
-        values = encoder.sensitive
-    if values is None:
-        raise DataError(
-            f"{type(encoder).__name__} needs the sensitive attribute: pass sensitive_features=..., or name its column "
-            "in the constructor (sensitive='...')."
-        )
-    if frame is not None and isinstance(values, str | list) and all(name in frame for name in np.atleast_1d(values)):
-        columns = frame[list(np.atleast_1d(values))]
-        codes = columns.groupby(list(columns), dropna=False, observed=True, sort=True).ngroup().to_numpy()
-        return codes, [str(code) for code in range(codes.max() + 1)] if columns.shape[1] > 1 else sorted(
-            columns.iloc[:, 0].dropna().unique().tolist(), key=str
-        )
-    codes, names = pd.factorize(pd.Series(np.asarray(values).ravel()), sort=False)
-    return np.maximum(codes, 0).astype(np.intp), list(names)
+    contents = content_hashes(given.frame.iloc[places], b"cells")
+    return places[persons.take(places).random_rows(contents, seed, most or 1)]
 
 
 def _encoder_of(release: Release) -> Encoder:
@@ -826,66 +807,25 @@ def _fold_encoder(release: Release, dealt: _Dealt) -> Encoder:
 def _fitted_to(encoder: Encoder, part: _Given) -> Encoder:
     """Fit an encoder to a part of the rows, on one core."""
     with one_thread():
-        return encoder.fit(part.X, part.y, **part.roles)
+        return encoder.fit(part.X, part.y, sensitive_features=part.sensitive_features)
 
 
-def _as_read_by(encoder: Encoder, rows: Rows, places: Places) -> Rows:
-    """Return some rows as the encoder of a fold reads them, with nothing noted about their values."""
-    X = rows.X if len(places) == len(rows.X) else rows.X.iloc[places]
-    return Rows(
-        plain_numbers(encoder.schema_.apply(X)),
-        rows.group[places],
-        rows.persons.take(places),
-        OutsideValues(len(places)),
-    )
+def _as_read_by(encoder: Encoder, rows: Rows, places: Places, first: Encoder) -> Rows:
+    """Return some rows, which the first encoder has read, as the encoder of a fold reads them."""
+    part = rows.take(places)
+    X = part.X if encoder.schema_ == first.schema_ else encoder.schema_.apply(part.X)
+    return replace(part, X=plain_numbers(X))
 
 
 def _part_of_fit(encoder: Encoder, part: _Given) -> Rows | None:
     """Return the rows that the cells of an encoder are chosen by, where it gives none itself."""
     if encoder.traits.cells:
         return None
-    rows = encoder.read(part.X, part.sensitive_features if encoder.traits.takes_attribute else None)
-    return rows if rows.persons.named else replace(rows, persons=_by_contents(rows))
-
-
-def _frame(X: RowsLike) -> pd.DataFrame | None:
-    """Return the rows as a frame; None for an array."""
-    if isinstance(X, Table):
-        return X.X
-    return to_pandas(X) if has_names(X) else None
-
-
-def _types(given: _Given) -> dict[Hashable, Dtype]:
-    """Return the types of the columns, and of the label, where they have names."""
-    frame, y = _frame(given.X), given.label
-    if frame is None:
-        return {}
-    types = dict(frame.dtypes)
-    return types if y is None else types | dict(label_columns(y).dtypes)
-
-
-def _persons(X: RowsLike, identifier: str | None) -> Persons:
-    """Return who is who."""
-    if isinstance(X, Table) and X.identifier is not None:
-        return X.persons
-    frame = _frame(X)
-    if frame is None or identifier is None:
-        return Persons.unnamed(len(np.asarray(X) if frame is None else frame))
-    if identifier == frame.index.name:
-        return Persons.of(frame.index)
-    check_known(identifier, frame.columns, "identifier")
-    return Persons.of(frame[identifier])
-
-
-def _take_rows(X: RowsLike, places: Places) -> RowsLike:
-    if isinstance(X, Table):
-        part = X.take(places)
-        part.X, part.a, part.y = own_types(part.X), own_type(part.a), None if part.y is None else own_type(part.y)
-        return part
-    return own_types(to_pandas(X).iloc[places]) if has_names(X) else np.asarray(X)[places]
+    return _repeatable(encoder.read(part.X, part.sensitive_features if encoder.traits.takes_attribute else None))
 
 
 def _take_values(values: Any, places: Places) -> Any:
+    """Return the values at these places, in the types that these values have."""
     if has_names(values):
         return own_types(to_pandas(values).iloc[places])
     if isinstance(values, pd.Series):
@@ -900,9 +840,9 @@ def _label_codes(encoder: Encoder, y: LabelsLike | None) -> Groups | None:
     return places_in(pd.Index(encoder.classes_, dtype=object), pd.Series(np.asarray(y).ravel()))
 
 
-def _by_contents(rows: Rows) -> Persons:
-    """Return persons whose coins can be repeated: rows that a model is fitted to are not released."""
-    return Persons.by_contents(content_hashes(rows.X, b"cells"))
+def _repeatable(rows: Rows) -> Rows:
+    """Return rows whose coins can be repeated: unnamed persons are known by their values."""
+    return rows if rows.persons.named else replace(rows, persons=Persons.by_contents(content_hashes(rows.X, b"cells")))
 
 
 def _check_alike(what: str, found: Sequence[Sequence[Hashable]]) -> None:
