@@ -68,6 +68,16 @@ def test_independent_numbers_follow_from_nothing():
     assert find_derived(X, set())[1] == []
 
 
+def test_a_number_that_is_mostly_zero_is_drawn_and_its_sum_is_computed():
+    rng = np.random.default_rng(0)
+    main = rng.integers(1_000, 3_000, 400)
+    second = np.where(rng.random(400) < 0.9, 0, rng.integers(100, 900, 400))
+    X = pd.DataFrame({"total": main + second, "main": main, "second": second})
+    drawn = RowLaw.fit(X, np.zeros(400, dtype=int), 1).sample(np.zeros(2_000, dtype=int), rng)
+    assert (drawn["total"] == drawn["main"] + drawn["second"]).all()
+    assert (drawn["second"] == 0).mean() == pytest.approx(0.9, abs=0.05)
+
+
 def test_gaps_of_a_sum_are_those_of_its_parts():
     X = numbers()[["months", "fee", "total"]].astype({"months": "Int64"})
     X.loc[::7, "months"] = pd.NA

@@ -74,13 +74,12 @@ def test_rules_hold_in_every_drawn_row():
     X = visits()
     rules = ["start <= end", "children < persons", "`kind of stay` in ['short', 'long']"]
     law = RowLaw.fit(X, np.zeros(N, dtype=int), 1, rules=rules)
-    drawn = law.draw(np.zeros(10_000, dtype=int), np.random.default_rng(1))
-    known = drawn.rows.dropna()
+    known = law.sample(np.zeros(10_000, dtype=int), np.random.default_rng(1)).dropna()
     assert (known["start"] <= known["end"]).all()
     assert (known["children"] < known["persons"]).all()
     free = RowLaw.fit(X, np.zeros(N, dtype=int), 1).sample(np.zeros(10_000, dtype=int), np.random.default_rng(1))
-    n_broken = int((free["start"] > free["end"]).sum() + (free["children"] >= free["persons"]).sum())
-    assert drawn.broken == pytest.approx(n_broken, abs=max(30, 0.5 * n_broken))
+    assert (free["start"] > free["end"]).any()
+    assert (free["children"] >= free["persons"]).any()
 
 
 def test_inequalities_are_proposed():

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from fairflows.release.number_ranges import FEWEST_PERSONS
+from fairflows.bounds.cells import FEWEST_PERSONS
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 _MOST_PREDICTORS = 32
 _MOST_DEPTH = 24
+_LARGE, _MOST_LARGER = 16_000, 4  # persons of a table whose leaves hold ten; how many times more they hold at most
 _MOST_CLASSES = 24  # of a classification tree: its time grows with them
 _FREQUENT = 0.02  # share of the rows from which on a value of a number is marked
 _PROFILES = 6  # numbers that describe a category of a longer list
@@ -155,15 +156,20 @@ def _frequencies(leaf: IntArray, target: Predictor, n_nodes: int) -> dict[str, I
 def _grown(
     described: FloatArray | IntArray, x: npt.NDArray[np.float32], persons: FloatArray, random_state: int
 ) -> dict[str, IntArray]:
-    """Return the nodes of a tree in which every leaf holds at least ten persons."""
-    if not x.shape[1] or persons.sum() < 2 * FEWEST_PERSONS:
+    """Return the nodes of a tree in which every leaf holds at least ten persons, and more in a small table.
+
+    Trees of small leaves remember their rows: persons of the table would be nearer to a drawn row than others are.
+    """
+    n_persons = float(persons.sum())
+    fewest = int(FEWEST_PERSONS * np.clip(np.sqrt(_LARGE / n_persons), 1, _MOST_LARGER))
+    if not x.shape[1] or n_persons < 2 * fewest:
         nothing = np.zeros(1, dtype=np.int64)
         return {"feature": nothing, "threshold": nothing, "child": np.zeros(2, dtype=np.int64)}
     kind = DecisionTreeClassifier if described.ndim == 1 else DecisionTreeRegressor
     several = bool((persons < 1).any())
     model = kind(
-        min_samples_leaf=FEWEST_PERSONS,
-        min_weight_fraction_leaf=(FEWEST_PERSONS - 0.5) / persons.sum() if several else 0.0,
+        min_samples_leaf=fewest,
+        min_weight_fraction_leaf=(fewest - 0.5) / n_persons if several else 0.0,
         max_depth=_MOST_DEPTH,
         random_state=random_state,
     )

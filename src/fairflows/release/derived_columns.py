@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.codec import Levels
-from fairflows.release.number_ranges import grid_of_most
+from fairflows.release.number_ranges import grid_of_most, is_shared
 from fairflows.table.columns import floats, from_numbers, has_order, is_number, is_time, numbers
 
 IntArray = npt.NDArray[np.int64]
@@ -28,6 +28,7 @@ Values = dict[Hashable, FloatArray]
 
 _NEARLY_ALL = 0.999  # share of the rows in which a relation must hold
 _OF_OTHERS = 0.99  # the same among rows that do not have the most frequent value
+_FREQUENT = 0.2  # share of the rows from which on a value of a column must follow from a value of a source
 _FEWEST_ROWS = 20  # without the most frequent value, for a formula
 _ROWS_BY_CHANCE = 10  # in which two flags that exclude each other would both be 1
 _ROWS_COMPARED = 1_000
@@ -81,14 +82,11 @@ class Lookup:
         """
         keys, values = (Levels.fit(str(part.name), part) for part in (source, column))
         key, value = keys.codes(source), values.codes(column)
-        persons = np.arange(len(value)) if who is None else who
-        somebody = np.zeros(len(values), dtype=np.int64)
-        somebody[value] = persons
-        is_shared = np.bincount(value, somebody[value] != persons, len(values)) > 0
+        may_follow = is_shared(value, np.arange(len(value)) if who is None else who, len(values))
         pairs, counts = np.unique(key * len(values) + value, return_counts=True)
         place = np.full(len(keys), np.bincount(value, minlength=len(values)).argmax(), dtype=np.int64)
         by_count = pairs[np.argsort(counts, kind="stable")]
-        by_count = by_count[is_shared[by_count % len(values)]]
+        by_count = by_count[may_follow[by_count % len(values)]]
         place[by_count // len(values)] = by_count % len(values)  # the most frequent one comes last, and stays
         return cls(column.name, source.name, keys, values, place, bool((place[key] == value).all()))
 
@@ -381,7 +379,7 @@ def _checked(formula: Formula, values: Values) -> Formula | None:
     quantum = _MICROSECOND if is_time(formula.dtype) else 10.0**-formula.decimals if formula.decimals is not None else 0
     different, counts = np.unique(z, return_counts=True)
     is_other = z != different[counts.argmax()]
-    if is_other.sum() < _FEWEST_ROWS:
+    if is_other.sum() < _FEWEST_ROWS or not _keeps_frequent_value(formula, values, both, ~is_other):
         return None
     holds = np.abs(floats(formula.as_column(made)) - z) < max(quantum, 1e-9 * float(np.abs(z).max())) / 2
     if holds.mean() >= _NEARLY_ALL and holds[is_other].mean() >= _OF_OTHERS:
@@ -393,6 +391,20 @@ def _checked(formula: Formula, values: Values) -> Formula | None:
         step = 1.01 * quantum if quantum >= 1 and spread >= 20 * quantum else 0.0
         is_small = float(np.quantile(np.abs(rest[is_other]), _OF_OTHERS)) <= max(_MOST_ERROR * spread, step)
     return with_rest if is_small else None
+
+
+def _keeps_frequent_value(
+    formula: Formula, values: Values, both: npt.NDArray[np.bool_], has_it: npt.NDArray[np.bool_]
+) -> bool:
+    """Whether a value that many rows have is kept where the sources are drawn, one after the other.
+
+    The difference of two numbers that vary is nearly never 0, though it is 0 in most rows of the table: these numbers
+    are drawn from ranges. So one of several sources must have one value in most of the rows that have it.
+    """
+    if len(formula.sources) == 1 or has_it.mean() < _FREQUENT:
+        return True
+    sources = [values[name][both][has_it] for name in formula.sources]
+    return any(np.unique(source, return_counts=True)[1].max() > len(source) / 2 for source in sources)
 
 
 def _rest(formula: Formula, columns: Columns) -> pd.Series:

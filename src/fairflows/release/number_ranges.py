@@ -9,14 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.table.columns import Dtype, Grid, find_grid, from_numbers, numbers
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 Places = npt.NDArray[np.number]
-
-FEWEST_PERSONS = 10
-"""The fewest persons in a range, and in a leaf of a tree."""
 
 _MOST_RANGES = 250
 _MOST = 0.98  # share of the values that decides on the grid of a column
@@ -123,6 +121,13 @@ class NumberRanges:
         values = known.astype(kind) if self.grid is None else self.grid.value(known.astype(np.int64), kind)
         column = from_numbers(values, self.dtype)
         return column.mask(is_missing) if self.has_missing and is_missing.any() else column
+
+
+def is_shared(codes: npt.NDArray[np.integer], who: npt.NDArray[np.integer], n: int) -> npt.NDArray[np.bool_]:
+    """Return whether two persons or more have each of n values, given the value and the person of every row."""
+    somebody = np.zeros(n, dtype=who.dtype)
+    somebody[codes] = who
+    return np.bincount(codes, who != somebody[codes], minlength=n) > 0
 
 
 def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray]:

@@ -17,7 +17,7 @@ from fairflows.display import ShowProgress
 from fairflows.exceptions import DataError
 from fairflows.release.column_tree import ColumnTree, Predictor, level_means, main_directions, standardised
 from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup, find_derived
-from fairflows.release.number_ranges import NumberRanges, Places
+from fairflows.release.number_ranges import NumberRanges, Places, is_shared
 from fairflows.release.rules import Rule, check_rules
 from fairflows.table.columns import Dtype, Schema, floats, has_order, is_number
 from fairflows.table.persons import Secret, keyed_hashes
@@ -38,15 +38,6 @@ _TELLING = 0.01  # share of the variance of the label that codes explain
 _IN_ORDER = 0.4  # correlation of the label's rates between neighbouring values of a column with an order
 _REDRAWS, _MIXES = 32, 96
 _ROWS_AT_ONCE = 2**15
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Rows that were drawn, and how often that took more than one attempt."""
-
-    rows: pd.DataFrame
-    own: int  # rows that were drawn again because a single training person has them
-    broken: int  # rows that were drawn again because they break a rule, or leave the range of a computed column
 
 
 @dataclass(frozen=True)
@@ -206,10 +197,6 @@ class RowLaw:
         generator : Generator, default=None
             For tests; by default every call has randomness of the operating system's own.
         """
-        return self.draw(cells, generator).rows
-
-    def draw(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> Drawn:
-        """Draw a fresh row for each cell, and count the rows that took more than one attempt."""
         cells = _checked_cells(cells, len(self.rows_in))
         generator = np.random.default_rng() if generator is None else generator
         is_empty = self.rows_in.take(cells) == 0
@@ -220,18 +207,16 @@ class RowLaw:
             self._draw_chunk(cells[start : start + _ROWS_AT_ONCE], generator)
             for start in range(0, max(len(cells), 1), _ROWS_AT_ONCE)
         ]
-        if len(parts) == 1:
-            return parts[0]
-        rows = pd.concat([part.rows for part in parts], ignore_index=True)
-        return Drawn(rows, sum(part.own for part in parts), sum(part.broken for part in parts))
+        return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
-    def _draw_chunk(self, cells: IntArray, generator: np.random.Generator) -> Drawn:
+    def _draw_chunk(self, cells: IntArray, generator: np.random.Generator) -> pd.DataFrame:
+        """Draw rows, those again that only one person has or that break a rule."""
         codes = self._draw_codes(cells, None, generator)
         places = self._draw_places(codes, generator)
         columns = self._columns(places)
-        own, broken = self._is_own(places, columns), self._is_broken(columns)
-        counted = int(own.sum()), int(broken.sum())
-        again = np.flatnonzero(own | broken)
+        broken = self._is_broken(columns)
+        again = np.flatnonzero(self._is_own(places, columns) | broken)
+        has_changed = len(again) > 0
         for attempt in range(_REDRAWS + _MIXES):
             if not len(again):
                 break
@@ -249,8 +234,8 @@ class RowLaw:
                 "training person has, or breaks a rule. Release cells instead, or fewer columns, or columns with fewer "
                 "values."
             )
-        columns = self._columns(places) if any(counted) else columns
-        return Drawn(pd.DataFrame({name: columns[name].array for name in self.names}, copy=False), *counted)
+        columns = self._columns(places) if has_changed else columns
+        return pd.DataFrame({name: columns[name].array for name in self.names}, copy=False)
 
     def _draw_codes(
         self,
@@ -402,18 +387,16 @@ def _without_own(name: Hashable, codes: IntArray, part: Part, who: IntArray) -> 
     """Return levels with −1 for a category that only one person has."""
     if not isinstance(part, Levels):
         return codes
-    somebody = np.zeros(len(part), dtype=who.dtype)
-    somebody[codes] = who
-    is_shared = np.bincount(codes, who != somebody[codes], minlength=len(part)) > 0
-    if not is_shared.any():
+    is_drawn = is_shared(codes, who, len(part))
+    if not is_drawn.any():
         raise DataError(
             f"Column {name!r} has a different value for every person, so that every value tells who it is: leave the "
             "column out."
         )
     if isinstance(part.dtype, pd.CategoricalDtype):  # the type of drawn columns does not name other categories
-        drawn = set(part.index[is_shared[: len(part.index)]])
+        drawn = set(part.index[is_drawn[: len(part.index)]])
         part.dtype = pd.CategoricalDtype([c for c in part.dtype.categories if c in drawn], part.dtype.ordered)
-    return np.where(is_shared[codes], codes, -1)
+    return np.where(is_drawn[codes], codes, -1)
 
 
 def _coordinates(columns: list[Predictor], cells: IntArray, n_cells: int) -> IntArray:
@@ -482,20 +465,16 @@ def _candidates(predictors: list[Predictor], n_columns: int) -> list[list[int]]:
 def _limits(values: FloatArray, who: IntArray) -> tuple[float, float]:
     """Return the smallest and the largest value, but for those that only one person has."""
     is_known = ~np.isnan(values)
-    values, who = values[is_known], who[is_known]
-    if not len(values):
+    different, codes = np.unique(values[is_known], return_inverse=True)
+    if not len(different):
         return -np.inf, np.inf
-    low, high = values.min(), values.max()
-    is_alone = [len(np.unique(who[values == extreme])) == 1 for extreme in (low, high)]
-    inner = values[(values > low) | (not is_alone[0])]
-    inner = inner[(inner < high) | (not is_alone[1])]
-    return (float(inner.min()), float(inner.max())) if len(inner) else (float(low), float(high))
+    is_inner = is_shared(codes, who[is_known], len(different))
+    is_inner[1:-1] = True
+    inner = different[is_inner] if is_inner.any() else different
+    return float(inner[0]), float(inner[-1])
 
 
 def _held_by_one(hashes: Hashes, who: IntArray) -> Hashes:
     """Return the hashes of the rows that only one person has, once or several times."""
-    order = np.lexsort([who, hashes])
-    hashes, who = hashes[order], who[order]
-    first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
-    last = np.append(first[1:], len(hashes)) - 1
-    return hashes[first][who[first] == who[last]]
+    different, codes = np.unique(hashes, return_inverse=True)
+    return different[~is_shared(codes, who, len(different))]

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.encoder.rows import Label
 from fairflows.exceptions import DataError
-from fairflows.release.number_ranges import FEWEST_PERSONS, grid_of_most
+from fairflows.release.number_ranges import grid_of_most
 from fairflows.table.columns import numbers
 from fairflows.table.persons import Persons
 
