@@ -95,15 +95,10 @@ def test_describe(run, tmp_path):
     frame = pd.DataFrame({"age": [31, 45, 27, 60, 33, 52], "[bold]town[/bold]": list("uubbub"),
                           "repaid": [1, 0, 1, 1, 0, 0], "sex": list("fmmffm")})  # fmt: skip
     frame.to_csv(tmp_path / "loans.csv", index=False)
-    words = ["describe", tmp_path / "loans.csv", "--sensitive", "sex", "--label", "repaid"]
-    code, out, _ = run(*words)
+    code, out, _ = run("describe", tmp_path / "loans.csv", "--sensitive", "sex", "--label", "repaid")
     assert code == 0
     assert "6 rows, 2 features (1 discrete, 1 categorical)" in out
     assert "[bold]town[/bold]" in out  # a column's name is text, never markup
-    record = json.loads(run(*words, "--json")[1])
-    assert record["rows"] == 6
-    assert record["groups"]["f"]["P(repaid = 1)"] == pytest.approx(2 / 3)
-    assert record["columns"]["age"]["kind"] == "discrete"
 
 
 @pytest.mark.parametrize(
@@ -322,7 +317,6 @@ def test_rules_are_proposed_kept_and_refused(run, tmp_path):
     rows.to_csv(tmp_path / "stays.csv", index=False)
     words = [tmp_path / "stays.csv", "--sensitive", "sex"]
     assert "(--rule): start <= end." in run("describe", *words)[1]
-    assert json.loads(run("describe", *words, "--json")[1])["rules"] == ["start <= end"]
     run("share", *words, "--target", "0.5", "--rule", "start <= end", "-o", tmp_path / "out", "--quick")
     shared = pd.read_csv(tmp_path / "out" / "shared.csv")
     assert (shared["start"] <= shared["end"]).all()

@@ -1,6 +1,5 @@
 """Sensitive columns as files hold them, and files that come later."""
 
-import json
 import re
 
 import numpy as np
@@ -89,11 +88,7 @@ def test_describe_says_what_to_expect(run, fitted, tmp_path):
     assert "Nothing can be certified about these groups with so many persons" in said
     said = " ".join(run(*words, "--groups", "AGE:40")[1].split())
     assert "What `share` can state with so many persons, for each target (the one with * is its default):" in said
-    record = json.loads(run(*words, "--groups", "AGE:40", "--json")[1])
-    plans = record["certified_at_best"]
-    assert [plan["target"] for plan in plans if plan["default"]] == [0.1]
-    assert all(plan["cells"] >= 2 and plan["known_half"] <= plan["target"] for plan in plans)
-    assert any("fee holds text" in finding for finding in record["findings"])
+    assert "0.1*: " in said
 
 
 def with_gaps(n, seed):
@@ -120,7 +115,7 @@ def test_rows_without_a_label_or_a_group_are_refused_or_dropped(run, tmp_path):
     rows = credit(300).drop(columns="education").astype({"repaid": object})
     rows.loc[:4, "repaid"], rows.loc[3:9, "sex"] = None, None
     rows.to_csv(tmp_path / "gaps.csv", index=False)
-    words = ["describe", tmp_path / "gaps.csv", "--sensitive", "sex", "--label", "repaid", "--json"]
+    words = ["describe", tmp_path / "gaps.csv", "--sensitive", "sex", "--label", "repaid"]
     code, _, err = run(*words)
     assert code == 2
     assert "(option --missing-group)" in err
@@ -129,16 +124,13 @@ def test_rows_without_a_label_or_a_group_are_refused_or_dropped(run, tmp_path):
     assert (code, "(option --missing-label)" in err) == (2, True)
     code, out, err = run(*words, "--missing-label", "drop", "--missing-group", "drop")
     assert code == 0, err
-    assert json.loads(out)["rows"] == 290
+    assert ": 290 rows, " in out
     code, out, err = run(*words, "--missing-label", "keep", "--missing-group", "group")
     assert code == 0, err
-    assert json.loads(out)["groups"]["missing"]["rows"] == 7
+    assert re.search(r"^missing +7 ", out, re.MULTILINE)
 
 
 def test_numbers_can_be_stated_to_be_categories(run, fitted):
-    words = ["describe", fitted / "credit.csv", "--sensitive", "sex", "--json"]
-    kinds = [
-        json.loads(run(*words, *more)[1])["columns"]["education"]["kind"]
-        for more in ([], ["--categorical", "education"])
-    ]
+    words = ["describe", fitted / "credit.csv", "--sensitive", "sex"]
+    kinds = [re.search(r"education\W+(\w+)", run(*words, *more)[1])[1] for more in ([], ["--categorical", "education"])]
     assert kinds == ["discrete", "categorical"]

@@ -1,5 +1,7 @@
 """What is said about a table before anything is trained."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,7 +23,7 @@ def rows(**columns):
 
 def said_of(column, table):
     """What is said of one column."""
-    return [str(finding) for finding in find_problems(table) if finding.column == column]
+    return [said for said in find_problems(table) if re.search(rf"\b{column}\b", said)]
 
 
 def test_nothing_is_said_of_a_harmless_table():
@@ -63,15 +65,15 @@ def test_what_nothing_is_said_of(values):
 def test_constants_are_named_together():
     table = ff.Table(rows(**{f"c{i}": [i] * N for i in range(10)}), sensitive="sex")
     (found,) = find_problems(table)
-    assert "c0, c1, c2, c3, c4, c5, c6, c7 and 2 more" in str(found)
-    assert "'c9'" in str(found), "what to drop is named whole"
+    assert "c0, c1, c2, c3, c4, c5, c6, c7 and 2 more" in found
+    assert "'c9'" in found, "what to drop is named whole"
 
 
 def test_columns_that_name_the_rows_are_found_before_a_table_refuses_them():
     frame = rows(mail=[f"{v}@x" for v in range(N)], person=[f"p{v}" for v in range(N)])
     found = find_names(frame, ["sex", "person"])
-    assert [finding.column for finding in found] == ["mail"]
-    assert "Drop it (drop=['mail']), or make it the identifier (identifier='mail')" in str(found[0])
+    assert list(found) == ["mail"]
+    assert "Drop it (drop=['mail']), or make it the identifier (identifier='mail')" in found["mail"]
 
 
 def test_a_sensitive_column_of_numbers_is_to_be_cut():
@@ -136,7 +138,7 @@ def test_columns_that_give_the_group_away_are_listed_most_first_and_copies_of_th
     approve = rng.integers(0, 2, N)
     frame = rows(black=black, reject=1 - approve, weak=white ^ (rng.random(N) < 0.25), white=white, approve=approve)
     table = ff.Table(frame.drop(columns="sex"), sensitive="white", label="approve")
-    found = [str(finding) for finding in find_problems(table)]
+    found = find_problems(table)
     assert "give white away by themselves, most first: black (8" in found[0]
     assert "weak (7" in found[0]
     assert "drop=['black', 'weak']" in found[0]

@@ -22,6 +22,7 @@ from fairflows import __version__
 from fairflows.cli.options import (
     Delta,
     File,
+    FileFormat,
     Folder,
     HeldOut,
     Identifier,
@@ -32,20 +33,17 @@ from fairflows.cli.options import (
     Reading,
     SensitiveIfNotKnown,
     distinct,
-    reads_files,
-    reads_tables,
+    with_group,
     with_options,
 )
 from fairflows.display import progress_bar
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.table.text_format import TextFormat
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fairflows.paper.experiments import Outcome
     from fairflows.release.released import Transformer
-    from fairflows.table.table import Table
     from fairflows.workflow import Kind, Run, Shared
 
 app = typer.Typer(
@@ -78,7 +76,7 @@ def _options(
 
 
 @app.command()
-@reads_tables
+@with_group(Reading)
 def share(
     file: File,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.", show_default=False)],
@@ -143,7 +141,7 @@ def share(
         if reading.identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         for finding in find_problems(table):
-            say(f"! {with_options(str(finding))}")
+            say(f"! {with_options(finding)}")
         shared = make(
             table,
             target=target,
@@ -196,11 +194,10 @@ def _print_shared(shared: Shared, out: Path, kind: Kind) -> None:
 
 
 @app.command()
-@reads_tables
+@with_group(Reading)
 def describe(
     file: File,
     delta: Delta = 0.01,
-    as_json: Json = False,
     *,
     reading: Reading,
 ) -> None:
@@ -215,37 +212,18 @@ def describe(
 
     frame, drop = reading.frame(file), reading.drop or []
     named = find_names(frame, [*reading.sensitive, *filter(None, [reading.label, reading.identifier]), *drop])
-    reading = replace(reading, drop=[*drop, *(str(finding.column) for finding in named)])
+    reading = replace(reading, drop=[*drop, *named])
     table = reading.table(frame, file.name)
     check_rules(reading.rules or (), table.X)
     if reading.most_rows is not None:
         table.random_rows(0, reading.most_rows)  # raises if a person has more
-    found = [with_options(str(each)) for each in [*named, *find_problems(table)]]
-    bounds = best_bounds(table, delta=delta)
-    rules = proposed_rules(table.X)
-    if as_json:
-        _print_json(_record(table, found, bounds) | {"rules": rules})
-        return
     typer.echo(repr(table))
     _print_frame(table.columns().reset_index(), title="Columns")
-    for finding in found:
-        typer.echo(f"! {finding}")
-    if rules:
+    for finding in [*named.values(), *find_problems(table)]:
+        typer.echo(f"! {with_options(finding)}")
+    if rules := proposed_rules(table.X):
         typer.echo(f"Every row keeps these rules, which can be asked of shared rows, too (--rule): {'; '.join(rules)}.")
-    typer.echo(_at_best(bounds))
-
-
-def _record(table: Table, found: list[str], bounds: pd.DataFrame) -> dict[str, object]:
-    summary, columns = (json.loads(part.to_json(orient="index")) for part in (table.summary(), table.columns()))
-    return {
-        "name": table.name,
-        "rows": len(table),
-        "groups": summary,
-        "columns": columns,
-        "notes": table.notes,
-        "findings": found,
-        "certified_at_best": bounds.to_dict(orient="records"),
-    }
+    typer.echo(_at_best(best_bounds(table, delta=delta)))
 
 
 def _at_best(bounds: pd.DataFrame) -> str:
@@ -264,7 +242,7 @@ def _at_best(bounds: pd.DataFrame) -> str:
 
 
 @app.command()
-@reads_files
+@with_group(FileFormat)
 def encode(
     folder: Folder,
     source: Annotated[str, typer.Argument(help="CSV, Excel or Parquet file; with Ray, a folder of Parquet files.")],
@@ -283,7 +261,7 @@ def encode(
     engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
     quiet: Quiet = False,
     *,
-    text_format: TextFormat,
+    reading: FileFormat,
 ) -> None:
     """Encode a file of any size. Memory does not grow with it, and the target appears when it is complete.
 
@@ -298,7 +276,7 @@ def encode(
     if engine == "ray":
         from fairflows.stream import encode_folder
 
-        if text_format != TextFormat():
+        if reading != FileFormat():
             raise DataError("engine must be 'local' to read CSV files: Ray reads folders of Parquet files.")
         if keep_order:
             raise DataError("engine must be 'local' to keep the order of the rows.")
@@ -316,7 +294,7 @@ def encode(
                 out,
                 keep=keep or (),
                 keep_order=keep_order,
-                text_format=text_format,
+                text_format=reading.text_format,
                 time_formats={} if run is None else run.time_formats,
                 on_progress=lambda done, total: show(done, total, f"{done:,} rows"),
                 **roles,
@@ -329,7 +307,7 @@ def encode(
 
 
 @app.command()
-@reads_files
+@with_group(FileFormat)
 def certify(
     folder: Folder,
     rows: HeldOut,
@@ -341,7 +319,7 @@ def certify(
     as_json: Json = False,
     quiet: Quiet = False,
     *,
-    text_format: TextFormat,
+    reading: FileFormat,
 ) -> None:
     """Certify a model on held-out rows, or test a release of trees on new persons. Exit code 1 if it is not met.
 
@@ -353,7 +331,7 @@ def certify(
     from fairflows.certificate.certify import certify as make
 
     model, run = _open_result(folder)
-    table = run.table_of(rows, model, text_format)
+    table = run.table_of(rows, model, reading.text_format)
     if target is None:
         target = Certificate.read(folder / "certificate.json").target
     with _stages(quiet or as_json) as say:
@@ -393,7 +371,7 @@ def check(
 
 
 @app.command()
-@reads_files
+@with_group(FileFormat)
 def verify(
     folder: Folder,
     rows: Annotated[Path, typer.Argument(help="The certified rows, or the file that `share` was given.")],
@@ -401,7 +379,7 @@ def verify(
         Path | None, typer.Option(help="The certificate; by default that of `share`.", show_default=False)
     ] = None,
     *,
-    text_format: TextFormat,
+    reading: FileFormat,
 ) -> None:
     """Compute a certificate again, and print the differences. Exit code 1 if there are any.
 
@@ -413,20 +391,22 @@ def verify(
 
     model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
-    found = compare(document, model, certified_part(run.table_of(rows, model, text_format), run, document, model))
+    found = compare(
+        document, model, certified_part(run.table_of(rows, model, reading.text_format), run, document, model)
+    )
     typer.echo(repr(found))
     raise typer.Exit(0 if found else 1)
 
 
 @app.command()
-@reads_files
+@with_group(FileFormat)
 def audit(
     folder: Folder,
     rows: HeldOut,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer adversaries.")] = False,
     as_json: Json = False,
     *,
-    text_format: TextFormat,
+    reading: FileFormat,
 ) -> None:
     """Attack the release of a model with many adversaries, and print what the best of them proves.
 
@@ -437,7 +417,7 @@ def audit(
     from fairflows.attack.auditing import audit as attack
 
     model, run = _open_result(folder)
-    learn, judged = run.table_of(rows, model, text_format).split(test=0.5, validation=0)
+    learn, judged = run.table_of(rows, model, reading.text_format).split(test=0.5, validation=0)
     settings: dict[str, Any] = {"released": run.released, "quick": quick, "n_jobs": 2}
     found = attack(model, learn, judged, **settings)
     _print_json(found.to_dict()) if as_json else typer.echo(repr(found))

@@ -6,9 +6,9 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -65,65 +65,59 @@ MostRows = Annotated[
 Quick = Annotated[bool, typer.Option("--quick", help="No attacks and no measurements; every statement.")]
 
 _about_file = functools.partial(typer.Option, rich_help_panel="The table, and how its file is read")
-_FORMAT: dict[str, Any] = {
-    "separator": Annotated[str | None, _about_file(help="Between two fields of CSV; by default as in the header.")],
-    "encoding": Annotated[str | None, _about_file(help="How CSV is encoded; by default utf-8.")],
-    "decimal": Annotated[Literal[".", ","] | None, _about_file(help="By default a comma with ;, else a point.")],
-}
-_READING: dict[str, Any] = {
-    "sensitive": Annotated[
-        list[str],
-        typer.Option(help="Sensitive column; several make intersectional groups.", callback=distinct),
-    ],
-    "label": Annotated[str | None, typer.Option(help="Label column.")],
-    "identifier": Identifier,
-    **_FORMAT,
-    "categorical": Annotated[
-        list[str] | None, _about_file(help="Column whose numbers are categories; may be repeated.", callback=distinct)
-    ],
-    "missing_label": Annotated[
-        Literal["drop", "keep"] | None, _about_file(help="Rows without a label; by default an error.")
-    ],
-    "missing_group": Annotated[
-        Literal["drop", "group"] | None, _about_file(help="Rows without a group; by default an error.")
-    ],
-    "groups": Annotated[
-        list[str] | None,
-        _about_file(
-            help="Cut a sensitive column of numbers: AGE:40 or AGE:30,50; may be repeated.",
-            callback=distinct,
-        ),
-    ],
-    "drop": Annotated[list[str] | None, _about_file(help="Column to leave out; may be repeated.", callback=distinct)],
-    "rules": Annotated[
-        list[str] | None,
-        _about_file("--rule", help="True in every row, such as 'start <= end'; may be repeated.", callback=distinct),
-    ],
-    "most_rows": Annotated[
-        int | None, _about_file(min=1, help="Most rows that a person may have; by default as in the file.")
-    ],
-    "sample": Annotated[
-        int | None,
-        _about_file(min=1, help="For a file larger than memory: fit to about so many rows, stream all of them."),
-    ],
-}
 
 
 @dataclass(frozen=True)
-class Reading(TextFormat):
-    """How `describe` and `share` make a `Table` of a file."""
+class FileFormat:
+    """The options of a `TextFormat`."""
 
-    sensitive: list[str] = field(default_factory=list)
-    label: str | None = None
-    identifier: str | None = None
-    categorical: list[str] | None = None
-    missing_label: Literal["drop", "keep"] | None = None
-    missing_group: Literal["drop", "group"] | None = None
-    groups: list[str] | None = None
-    drop: list[str] | None = None
-    rules: list[str] | None = None
-    most_rows: int | None = None
-    sample: int | None = None
+    separator: Annotated[str | None, _about_file(help="Between two fields of CSV; by default as in the header.")] = None
+    encoding: Annotated[str | None, _about_file(help="How CSV is encoded; by default utf-8.")] = None
+    decimal: Annotated[Literal[".", ","] | None, _about_file(help="By default a comma with ;, else a point.")] = None
+
+    @property
+    def text_format(self) -> TextFormat:
+        """How the file is written."""
+        separator = {"tab": "\t", "\\t": "\t"}.get(self.separator or "", self.separator)
+        return TextFormat(separator, self.encoding, self.decimal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(FileFormat):
+    """The options by which `describe` and `share` make a `Table` of a file."""
+
+    sensitive: Annotated[
+        list[str], typer.Option(help="Sensitive column; several make intersectional groups.", callback=distinct)
+    ]
+    label: Annotated[str | None, typer.Option(help="Label column.")] = None
+    identifier: Identifier = None
+    categorical: Annotated[
+        list[str] | None, _about_file(help="Column whose numbers are categories; may be repeated.", callback=distinct)
+    ] = None
+    missing_label: Annotated[
+        Literal["drop", "keep"] | None, _about_file(help="Rows without a label; by default an error.")
+    ] = None
+    missing_group: Annotated[
+        Literal["drop", "group"] | None, _about_file(help="Rows without a group; by default an error.")
+    ] = None
+    groups: Annotated[
+        list[str] | None,
+        _about_file(help="Cut a sensitive column of numbers: AGE:40 or AGE:30,50; may be repeated.", callback=distinct),
+    ] = None
+    drop: Annotated[list[str] | None, _about_file(help="Column to leave out; may be repeated.", callback=distinct)] = (
+        None
+    )
+    rules: Annotated[
+        list[str] | None,
+        _about_file("--rule", help="True in every row, such as 'start <= end'; may be repeated.", callback=distinct),
+    ] = None
+    most_rows: Annotated[
+        int | None, _about_file(min=1, help="Most rows that a person may have; by default as in the file.")
+    ] = None
+    sample: Annotated[
+        int | None,
+        _about_file(min=1, help="For a file larger than memory: fit to about so many rows, stream all of them."),
+    ] = None
 
     def frame(self, path: Path) -> pd.DataFrame:
         """Read all columns of a file, or those rows of it that `sample` asks for."""
@@ -131,12 +125,11 @@ class Reading(TextFormat):
         from fairflows.stream import sampled_persons
         from fairflows.table.reading import read_frame
 
-        text_format = TextFormat(self.separator, self.encoding, self.decimal)
         if self.sample is not None:
             if self.identifier is None:
                 raise DataError("sample needs the column that names persons (identifier=...): they keep their cell.")
-            return sampled_persons(path, self.identifier, self.sample, text_format)
-        return read_frame(path, identifier=self.identifier, text_format=text_format)
+            return sampled_persons(path, self.identifier, self.sample, self.text_format)
+        return read_frame(path, identifier=self.identifier, text_format=self.text_format)
 
     def table(self, frame: pd.DataFrame, name: str) -> Table:
         """Return the table of a frame."""
@@ -157,38 +150,23 @@ class Reading(TextFormat):
         )
 
 
-def reads_files(command: Command) -> Command:
-    """Let a command take the options of a `TextFormat`, as its argument `text_format`."""
-    return _with_group(command, "text_format", _FORMAT, TextFormat)
+def with_group(group: type[FileFormat]) -> Callable[[Command], Command]:
+    """Let a command take the options of a group, which it gets as its argument `reading`."""
 
+    def decorate(command: Command) -> Command:
+        signature, keyword = inspect.signature(command, eval_str=True), inspect.Parameter.KEYWORD_ONLY
+        first, *own = (each.replace(kind=keyword) for each in signature.parameters.values() if each.name != "reading")
+        stated = inspect.signature(group, eval_str=True).parameters
+        options = {name: each.replace(kind=keyword) for name, each in stated.items()}
+        parameters = [first, *options.values(), *own]
 
-def reads_tables(command: Command) -> Command:
-    """Let a command take the options of a `Reading`, as its argument `reading`."""
-    return _with_group(command, "reading", _READING, Reading)
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            reading = group(**{name: given.pop(name) for name in options})
+            command(**given, reading=reading)
 
+        run.__dict__["__signature__"] = signature.replace(parameters=parameters)
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
 
-def _with_group(command: Command, name: str, options: dict[str, Any], make: Callable[..., TextFormat]) -> Command:
-    """Add options to a command, which gets them as one argument."""
-    signature = inspect.signature(command, eval_str=True)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    first, *own = (each.replace(kind=keyword) for each in signature.parameters.values() if each.name != name)
-    added = [
-        inspect.Parameter(option, keyword, default=_default_of(annotation), annotation=annotation)
-        for option, annotation in options.items()
-    ]
-    parameters = [first, *added, *own]
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        stated = {option: given.pop(option) for option in options}
-        stated["separator"] = {"tab": "\t", "\\t": "\t"}.get(stated["separator"], stated["separator"])
-        command(**given, **{name: make(**stated)})
-
-    run.__dict__["__signature__"] = signature.replace(parameters=parameters)
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
-
-
-def _default_of(annotation: Any) -> Any:
-    """Return the default of an option: None if None is allowed, else no default."""
-    return None if type(None) in get_args(get_args(annotation)[0]) else inspect.Parameter.empty
+    return decorate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -31,28 +30,17 @@ _FEWEST_OF_A_NUMBER = 100  # persons of each of many groups that are numbers: fe
 _MOST_LISTED = 8  # names in one finding
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One property of a table that its owner should know before fitting."""
-
-    column: str | None  # that it is about
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
-    """Return the text columns in which every row differs, which cannot be features."""
-    return [
-        Finding(str(name), naming_rows(str(name), f"{name} is text", len(frame)))
+def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> dict[str, str]:
+    """Return the text columns in which every row differs, which cannot be features, and a sentence about each."""
+    return {
+        str(name): naming_rows(str(name), f"{name} is text", len(frame))
         for name, column in frame.items()
         if name not in apart_from and _is_text(column) and 2 < len(frame) == column.nunique(dropna=False)
-    ]
+    }
 
 
-def find_problems(table: Table) -> list[Finding]:
-    """Return the problems of a table: columns first, then groups.
+def find_problems(table: Table) -> list[str]:
+    """Return a sentence about each problem of a table: columns first, then groups.
 
     Examples
     --------
@@ -61,11 +49,13 @@ def find_problems(table: Table) -> list[Finding]:
     fee holds text, such as '$500': each value is a category of its own. Write plain numbers, and leave unknown values \
 empty.
     """
-    same = [str(name) for name, column in table.X.items() if column.nunique(dropna=False) == 1]
-    found = [finding for name, column in table.X.items() for finding in _of_column(str(name), column, table)]
-    if same:
-        said = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them (drop={same})."
-        found.insert(0, Finding(same[0] if len(same) == 1 else None, said))
+    found = []
+    if same := [str(name) for name, column in table.X.items() if column.nunique(dropna=False) == 1]:
+        found.append(
+            f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them (drop={same})."
+        )
+    for name, column in table.X.items():
+        found += [] if str(name) in same else _of_column(str(name), column)
     return [*found, *_of_columns_that_tell(table), *_of_groups(table)]
 
 
@@ -93,32 +83,32 @@ def best_bounds(table: Table, *, delta: float = 0.01) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
+def _of_column(name: str, column: pd.Series) -> Iterator[str]:
     n_values = column.nunique(dropna=False)
-    if n_values == 1:
-        return
     if _may_be_a_name(column, n_values):
-        yield Finding(
-            name,
+        yield (
             f"{name} has {n_values:,} different values in {len(column):,} rows: if it names persons or rows, make it "
-            f"the identifier (identifier={name!r}) or drop it (drop=[{name!r}]).",
+            f"the identifier (identifier={name!r}) or drop it (drop=[{name!r}])."
         )
-    yield from _numbers_as_text(name, column)
+    if _is_text(column) and (example := _example_of_numbers(column.dropna().astype(str).str.strip())):
+        yield (
+            f"{name} holds text, such as {example!r}: each value is a category of its own. Write plain numbers, and "
+            "leave unknown values empty."
+        )
 
 
-def _of_columns_that_tell(table: Table) -> Iterator[Finding]:
+def _of_columns_that_tell(table: Table) -> Iterator[str]:
     """Find the columns that give the group away, most first, and copies of the label."""
     blind = 1 / len(table.groups)
     told = [(right, name) for name, right in _guessed_right(table.X, table.a).items()]
     told = sorted([found for found in told if found[0] - blind >= _TOLD * (1 - blind)], reverse=True)
     if told:
         names = [name for _, name in told]
-        yield Finding(
-            names[0] if len(names) == 1 else None,
+        yield (
             f"Columns that give {table.a.name} away by themselves, most first: "
             f"{_first([f'{name} ({right:.0%})' for right, name in told])} (so often a guess from the column is right, "
             f"all groups counted alike; a blind guess {blind:.0%}). Hiding the group hides them too: drop those that "
-            f"are not needed (drop={names[:_MOST_LISTED]}).",
+            f"are not needed (drop={names[:_MOST_LISTED]})."
         )
     if table.y is None or len(table.labels) > _MOST_LABELS:
         return
@@ -126,7 +116,7 @@ def _of_columns_that_tell(table: Table) -> Iterator[Finding]:
     for name, right in _guessed_right(table.X, table.y).items():
         if right - blind >= _COPY * (1 - blind):
             said = f"{name} tells the label {table.y.name} for {right:.0%} of the rows, all labels counted alike"
-            yield Finding(name, f"{said}: if it is a copy of the label, or follows from it, drop it (drop=[{name!r}]).")
+            yield f"{said}: if it is a copy of the label, or follows from it, drop it (drop=[{name!r}])."
 
 
 def check_groups(table: Table) -> None:
@@ -149,10 +139,10 @@ def _proposed_cut(table: Table) -> str:
     )
 
 
-def _of_groups(table: Table) -> Iterator[Finding]:
+def _of_groups(table: Table) -> Iterator[str]:
     name, groups, (persons, n) = str(table.a.name), table.groups, _persons_by_group(table)
     if _is_not_cut(table):
-        yield Finding(name, _proposed_cut(table))
+        yield _proposed_cut(table)
         return
     target = TARGETS[-1]
     small = [a for a in range(len(groups)) if not _allows_two_cells(n[a], n.max(), target)]
@@ -167,7 +157,7 @@ def _of_groups(table: Table) -> Iterator[Finding]:
     least = min(needed, persons.max(), persons.sum() - persons.max())  # more would leave one group
     if len(groups) > 2 and least > persons.min():
         said += f" Small groups can be merged into one (merge_small={int(least)})."
-    yield Finding(name, said)
+    yield said
 
 
 def _allows_two_cells(n_group: float, n_largest: float, target: float) -> bool:
@@ -191,18 +181,15 @@ def _may_be_a_name(column: pd.Series, n_values: int) -> bool:
     return bool((values == np.rint(values)).all())
 
 
-def _numbers_as_text(name: str, column: pd.Series) -> Iterator[Finding]:
-    """Find text that is mostly numbers, with thousands marks, currencies, per cent signs or some words among them."""
-    if not _is_text(column):
-        return
-    texts = column.dropna().astype(str).str.strip()
+def _example_of_numbers(texts: pd.Series) -> str | None:
+    """Return a text of a column that could be numbers: one with a thousands mark, a currency, a per cent sign, a word.
+
+    Return None if most texts are not numbers, or some are codes with leading zeros, which are text on purpose.
+    """
     numbers = pd.to_numeric(texts.str.replace(r"[\s,$€£%]", "", regex=True), errors="coerce").notna()
-    codes = texts.str.match(r"0\d")  # leading zeros are text on purpose
-    if numbers.mean() >= _MOSTLY and not codes.any():
-        strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
-        example = "" if strange.empty else f", such as {strange.iloc[0]!r}"
-        advice = "Write plain numbers, and leave unknown values empty."
-        yield Finding(name, f"{name} holds text{example}: each value is a category of its own. {advice}")
+    strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
+    is_meant = numbers.mean() >= _MOSTLY and not texts.str.match(r"0\d").any()
+    return [*strange, *texts][0] if is_meant else None
 
 
 def _guessed_right(X: pd.DataFrame, wanted: pd.Series) -> dict[str, float]:
