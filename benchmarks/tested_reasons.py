@@ -375,7 +375,7 @@ def _encoded(model: FairFlow, a: int, x: Array) -> Array:
 def _decoded(model: FairFlow, a: int, z: Array) -> pd.DataFrame:
     with torch.no_grad():
         x = model.flow_.bijection.select_group(a).inverse(torch.as_tensor(z))[0].reshape(z.shape).numpy()
-    return model.codec_.decode(x)[0]
+    return model.codec_.decode(x)
 
 
 def _first_accepted(h: LogisticRegression, start: Array, accepted: Array) -> Array:

@@ -18,8 +18,7 @@ A *coupling* leaves half of the features alone and moves the others in a way tha
 
 with s = t = 0 on the half that stays. One network gives both s and t, and either direction evaluates it once.
 :class:`NeuralSpline` (Durkan, Bekasov, Murray and Papamakarios, 2019) moves them by monotone rational-quadratic splines
-on [−bound, bound], the identity outside, through zuko's transform. :class:`ElementwiseSpline` has free knots and serves
-a single feature, where there is nothing to couple.
+on [−bound, bound], the identity outside, through zuko's transform.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from fairflows.exceptions import DataError
 if TYPE_CHECKING:
     from zuko.transforms import MonotonicRQSTransform
 
-__all__ = ["Bijection", "ElementwiseSpline", "NeuralSpline", "RealNVP", "StackedMLP", "check_bijection"]
+__all__ = ["Bijection", "NeuralSpline", "RealNVP", "StackedMLP", "check_bijection"]
 
 # Stated, although it is zuko's default: that changed with zuko 1.5, and a saved model must not change with it.
 _LEAST_SLOPE = 1e-3
@@ -321,7 +320,7 @@ def passive_features(n_features: int, n_blocks: int) -> Tensor:
     differ in weights only.
     """
     if n_features < 2:
-        raise DataError(f"a coupling needs two features or more; got {n_features}. Use ElementwiseSpline for one.")
+        raise DataError(f"a flow couples two features or more; this table has {n_features} feature(s) that vary.")
     generator = torch.Generator().manual_seed(0)
     masks: list[Tensor] = []
     while len(masks) < n_blocks:
@@ -517,58 +516,6 @@ class NeuralSpline(Bijection):
             for j, column in zip(self._moved[block], moved.unbind(-1), strict=True):
                 columns[j] = column
         return torch.stack(columns, dim=-1), log_det
-
-
-class ElementwiseSpline(Bijection):
-    r"""A monotone map of each feature, for tables with a single feature.
-
-    :math:`z = \mathrm{spline}(e^{c} x + d)`, with free c, d and knots for each model, group and feature. It starts as
-    the identity, up to a little noise in the knots that differs from seed to seed.
-
-    Parameters
-    ----------
-    n_features
-        D, usually one.
-    n_groups, n_bins, bound, seeds
-        As for `NeuralSpline`.
-
-    Examples
-    --------
-    >>> f = ElementwiseSpline(1)
-    >>> z, log_det = f.forward(torch.randn(2, 10, 1))
-    >>> z.shape, log_det.shape
-    (torch.Size([1, 2, 10, 1]), torch.Size([1, 2, 10]))
-    """
-
-    capturable = True
-
-    def __init__(
-        self,
-        n_features: int = 1,
-        *,
-        n_groups: int = 2,
-        n_bins: int = 16,
-        bound: float = 6.0,
-        seeds: Sequence[int] = (0,),
-    ):
-        super().__init__()
-        self.n_features, self.n_bins, self.bound = n_features, n_bins, bound
-        shape = (1, 1, n_features, 3 * n_bins - 1)  # one start for all groups, rows on the third axis from the end
-        start = torch.stack([0.01 * torch.randn(shape, generator=generator_of(s, "elementwise")) for s in seeds])
-        self.knots = nn.Parameter(start.expand(-1, n_groups, -1, -1, -1).clone())
-        self.log_scale = nn.Parameter(torch.zeros(len(seeds), n_groups, 1, n_features))
-        self.shift = nn.Parameter(torch.zeros(len(seeds), n_groups, 1, n_features))
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return z = f_a(x) and log |det ∂z/∂x|."""
-        inner = self.stacked(x) * self.log_scale.exp() + self.shift
-        z, increment = _spline(self.knots, self.n_bins, self.bound).call_and_ladj(inner)
-        return z, (increment + self.log_scale).sum(-1)
-
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
-        inner, increment = _spline(self.knots, self.n_bins, self.bound).inv.call_and_ladj(self.stacked(z))
-        return (inner - self.shift) * (-self.log_scale).exp(), (increment - self.log_scale).sum(-1)
 
 
 def check_bijection(bijection: Bijection) -> None:

@@ -427,7 +427,7 @@ class Codec:
     >>> x, log_det = codec.encode(frame, Persons.of(["ann", "bob", "eve"]))
     >>> x.shape, log_det.shape
     ((3, 2), (3,))
-    >>> codec.decode(x)[0].equals(frame)
+    >>> codec.decode(x).equals(frame)
     True
     """
 
@@ -514,40 +514,38 @@ class Codec:
         log_det = np.log1p(-self.alpha) * len(self._n) - self._log_width.sum() - np.log(slope).sum(axis=1)
         return logit(edge) + (s - edge) / slope, log_det
 
-    def decode(self, x: Array) -> tuple[pd.DataFrame, Array]:
-        """Return the rows of points in model space, and log |∂(table units)/∂x|."""
+    def decode(self, x: Array) -> pd.DataFrame:
+        """Return the rows of points in model space."""
         x = np.asarray(x, dtype=np.float64)
         if x.ndim != 2 or x.shape[1] != len(self.names_):
             raise DataError(f"x must have shape (n_rows, {len(self.names_)}); got {x.shape}.")
         if not np.isfinite(x).all():
             raise DataError("x must be finite; it has NaN or infinity.")
-        share, slope = self._place(x)
-        log_det = self._log_width.sum() - np.log1p(-self.alpha) * len(self._n) + np.log(slope).sum(axis=1)
-        return self._frame(share * self._n), log_det
+        return self._frame(self._share(x) * self._n)
 
     def values(self, x: Array) -> Array:
         """Return numbers in table units, (n_rows, D), with the noise still in them."""
         low, width = self.units_
-        return low + width * self._place(np.asarray(x, dtype=np.float64))[0]
+        return low + width * self._share(np.asarray(x, dtype=np.float64))
 
     def grid_points(self, x: Array) -> tuple[Array, Array]:
         """Return training rows before the logit and without their noise, s, and the width w of the noise, (D,).
 
         x = logit(s + w·u) with u in [0, 1) is another encoding of the same rows; w is zero where there is no noise.
         """
-        positions = self._place(np.asarray(x, dtype=np.float64))[0] * self._n
+        positions = self._share(np.asarray(x, dtype=np.float64)) * self._n
         positions = np.where(self._noisy, np.floor(positions), positions)
         step = (1 - self.alpha) / self._n
         return self.alpha / 2 + positions * step, np.where(self._noisy, step, 0.0)
 
-    def _place(self, x: Array) -> tuple[Array, Array]:
-        """Return p/n, each value's place in the training range, and the slope of the logistic function there."""
+    def _share(self, x: Array) -> Array:
+        """Return p/n, each value's place in the training range."""
         limit = logit(1 - self.alpha / 2)
         inside = np.clip(x, -limit, limit)
         # Beyond the range the very edge that encoding used: another rounding of it would grow with the distance.
         edge = np.where(inside == limit, 1 - self.alpha / 2, np.where(inside == -limit, self.alpha / 2, expit(inside)))
         slope = edge * (1 - edge)
-        return (edge + (x - inside) * slope - self.alpha / 2) / (1 - self.alpha), slope
+        return (edge + (x - inside) * slope - self.alpha / 2) / (1 - self.alpha)
 
     def _dimensions(self) -> Iterator[tuple[str, Scale | Levels]]:
         for name in self.columns_:

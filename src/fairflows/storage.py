@@ -49,7 +49,7 @@ _HEADER = {"weights": str, "weights_bytes": int, "model": str, "key": str, "ledg
 CLASSES = {  # by the module that they are imported from when an object of them is met, and not before
     "fairflows.table.columns": "Grid Schema",
     "fairflows.codec": "BinLevels CellCodec Codec Levels Scale",
-    "fairflows.bijection": "RealNVP NeuralSpline ElementwiseSpline StackedMLP",
+    "fairflows.bijection": "RealNVP NeuralSpline StackedMLP",
     "fairflows.density": "FlowDensity GroupDensities KnownDensity MixtureDensity",
     "fairflows.density.base": "InModelSpace",
     "fairflows.density.estimated": "CategoricalMADE",

@@ -58,7 +58,7 @@ class Rotations(LatentLaw):
         for rotation in self.encoder.rotations_:
             standard = np.asarray(Z, dtype=np.float64) @ rotation  # the inverse of a rotation is its transpose
             x = self.encoder.mean_ + self.encoder.scale_ * standard
-            rows, log_prob = codec.decode(x)[0], -(standard**2).sum(axis=1) / 2
+            rows, log_prob = codec.decode(x), -(standard**2).sum(axis=1) / 2
             found.append(Inversion(codec.names_, rows, codec.values(x), x, log_prob, np.zeros(len(x))))
         return found
 

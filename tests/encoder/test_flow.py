@@ -131,16 +131,10 @@ def test_known_densities_far_from_zero_keep_their_precision():
     np.testing.assert_allclose(found, known[0].log_prob(torch.as_tensor(X.to_numpy(copy=True))).numpy(), atol=1e-6)
 
 
-def test_a_single_feature_gets_an_elementwise_map():
-    d = 1.5
-    rng = np.random.default_rng(0)
-    a = np.arange(1000) % 2
-    X = pd.DataFrame({"x": rng.normal(size=1000) + d * a}).rename_axis("who")
-    known = [torch.distributions.MultivariateNormal(torch.tensor([m]), torch.eye(1)) for m in (0.0, d)]
-    encoder = FairFlow(gamma=1.0, density=known, n_epochs=15, n_blocks=2).fit(X, sensitive_features=a)
-    assert statistical_distance(encoder.latent_law().log_density_table(4000)) < 0.1 < 2 * norm.cdf(d / 2) - 1
-    back = encoder.inverse_transform(encoder.transform(X, sensitive_features=a), sensitive_features=a)
-    np.testing.assert_allclose(back["x"], X["x"], atol=1e-6)
+def test_a_single_feature_is_refused():
+    X = pd.DataFrame({"x": np.random.default_rng(0).normal(size=200), "always": 1.0})
+    with pytest.raises(DataError, match=r"couples two features or more; this table has 1 feature\(s\) that vary"):
+        FairFlow(density=MixtureDensity(1)).fit(X, sensitive_features=np.arange(200) % 2)
 
 
 def test_shifted_gaussians_become_alike():

@@ -27,8 +27,6 @@ WRONG = [
     ({"kinds": {"zz": "categorical"}}, "declared column 'zz' is not in the table"),
     ({"kinds": {"town": "foo"}}, r"kinds\['town'\] must be one of .*; got 'foo'"),
     ({"kinds": ["town"]}, "kinds must be a mapping .*; got list"),
-    ({"max_cells": -5}, "max_cells must be a whole number of at least 1; got -5"),
-    ({"max_cells": 2.5}, r"max_cells must be a whole number of at least 1; got 2\.5"),
     ({"n_bins": "four"}, "n_bins must be a whole number of at least 2; got 'four'"),
     ({"hidden": 3}, "hidden must be a sequence of widths, .*; got 3"),
     ({"hidden": (50, 0)}, r"hidden must be a sequence of widths, .*; got \(50, 0\)"),

@@ -16,8 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from fairflows.exceptions import DataError
-
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
@@ -27,23 +25,19 @@ _SMALLEST_WEIGHT = 1e-4  # of independence in smoothed counts
 
 @dataclass(frozen=True)
 class CellCounts:
-    """A weighted sample reduced to its distinct cells: n rows of a categorical table are often far fewer cells."""
+    """A sample reduced to its distinct cells: n rows of a categorical table are often far fewer cells."""
 
     codes: IntArray
     weights: FloatArray
 
     @classmethod
-    def of(cls, codes: IntArray, weight: FloatArray | None = None) -> Self:
-        """Count cells that are given by their codes; rows of weight zero do not count."""
-        weight = np.ones(len(codes)) if weight is None else weight
-        codes, weight = codes[weight > 0], weight[weight > 0]
-        if not len(codes):
-            raise DataError("A density over cells needs at least one row of positive weight; got none.")
-        cells, cell_of_row = np.unique(codes, return_inverse=True)
-        return cls(cells, np.bincount(cell_of_row, weights=weight).astype(np.float64))
+    def of(cls, codes: IntArray) -> Self:
+        """Count cells that are given by their codes."""
+        cells, counts = np.unique(codes, return_counts=True)
+        return cls(cells, counts.astype(np.float64))
 
     def mean(self, values: FloatArray) -> float:
-        """Return the sample's weighted mean of a value per cell."""
+        """Return the sample's mean of a value per cell."""
         return float(self.weights @ values / self.weights.sum())
 
 

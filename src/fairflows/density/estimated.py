@@ -3,7 +3,7 @@ r"""Densities that are estimated from rows: Gaussian mixtures, flows, and autore
 .. math:: \hat p(x) = \sum_c w_c\, N(x; \mu_c, \Sigma_c), \qquad
           (x - \mu_c) P_c \sim N(0, I) \text{ with } P_c P_c^\top = \Sigma_c^{-1}.
 
-Mixtures are fitted by scikit-learn and evaluated in torch. The networks of all groups are trained in one stack.
+Mixtures are fitted by scikit-learn and evaluated in torch. The flows of all groups are trained in one stack.
 """
 
 from __future__ import annotations
@@ -345,8 +345,7 @@ class CategoricalMADE(CellDensity):
     hidden : sequence of int
         Widths of the hidden layers.
     n_epochs, n_batches : int
-        Passes over the sample's distinct cells, and steps in each pass. A batch is a share of the sample and not a
-        number of rows, so groups of unequal size train in step.
+        Passes over the sample's distinct cells, and steps in each pass.
     learning_rate, weight_decay : float
         Of Adam; the rate is divided by 10 half way. The weights kept are the best on validation rows.
     random_state : int
@@ -387,8 +386,47 @@ class CategoricalMADE(CellDensity):
 
     def fit(self, counts: CellCounts, held_out: CellCounts) -> Self:
         """Train the network; the best epoch on held-out rows is kept."""
-        fit_together([self], [(counts, held_out)])
+        device = chosen_device(self.device)
+        masks = _masks(self.levels, self.hidden, device, torch.float32)
+        parameters = [p.to(device).requires_grad_() for p in self._initial_parameters()]
+        (columns, weights), judged = (self._as_tensors(sample, device) for sample in (counts, held_out))
+        generator = np.random.default_rng(self.random_state)
+        best, highest = [p.detach().clone() for p in parameters], -math.inf
+        batches: Iterator[Tensor] = iter(())
+
+        def loss() -> Tensor:
+            batch = next(batches)
+            return -self.n_batches * self._log_likelihood(parameters, masks, columns[batch], weights[batch])
+
+        steps = AdamSteps(loss, parameters, learning_rate=self.learning_rate, weight_decay=self.weight_decay)
+        with chosen_threads(device) as run:
+            for epoch in range(self.n_epochs):
+                steps.set_learning_rate(self.learning_rate * 0.1 ** (epoch // max(1, self.n_epochs // 2)))
+                order = torch.from_numpy(generator.permutation(len(weights))).to(device)
+                batches = iter([order[b :: self.n_batches] for b in range(self.n_batches)])
+                for _ in range(self.n_batches):
+                    run(steps.step)
+                with torch.no_grad():
+                    likelihood = float(self._log_likelihood(parameters, masks, *judged))
+                if likelihood > highest:
+                    best, highest = [p.detach().clone() for p in parameters], likelihood
+        self.parameters_ = [p.to("cpu", torch.float64) for p in best]
         return self
+
+    def _as_tensors(self, sample: CellCounts, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return the one-hot columns (U, D) that are 1 in each distinct cell, and its share of the sample (U,)."""
+        columns = cell_levels(sample.codes, self.levels) + np.cumsum([0, *self.levels[:-1]])
+        weights = torch.from_numpy(sample.weights / sample.weights.sum())
+        return torch.from_numpy(columns).to(device), weights.to(device, torch.float32)
+
+    def _log_likelihood(
+        self, parameters: list[Tensor], masks: list[Tensor], columns: Tensor, weights: Tensor
+    ) -> Tensor:
+        """Return Σ_x w(x) log p̂(x)."""
+        x = torch.zeros(len(columns), sum(self.levels), device=columns.device).scatter_(1, columns, 1.0)
+        logits = _logits(parameters, masks, x)
+        log_norms = torch.stack([block.logsumexp(-1) for block in logits.split(self.levels, -1)]).sum(0)
+        return (weights * ((x * logits).sum(-1) - log_norms)).sum()
 
     def _log_prob(self, cells: IntArray) -> FloatArray:
         first_column = np.cumsum([0, *self.levels[:-1]])
@@ -409,13 +447,13 @@ class CategoricalMADE(CellDensity):
         variable d, prefixes of d − 1 levels will do.
         """
         device = chosen_device(self.device)
-        parameters = [p[None].to(device) for p in self.parameters_]
+        parameters = [p.to(device) for p in self.parameters_]
         masks = _masks(self.levels, self.hidden, device, torch.float64)
 
         @torch.no_grad()
         def evaluate(part: IntArray) -> FloatArray:
             x = torch.from_numpy(one_hot(part, self.levels).toarray()).to(device)
-            logits = _logits(parameters, masks, x[None])[0]
+            logits = _logits(parameters, masks, x)
             return torch.cat([block.log_softmax(-1) for block in logits.split(self.levels, -1)], -1).cpu().numpy()
 
         return in_chunks(evaluate, cells)
@@ -432,92 +470,14 @@ class CategoricalMADE(CellDensity):
         return [*parameters, torch.zeros(n_columns, n_columns)]
 
 
-def fit_together(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts, CellCounts]]) -> None:
-    """Fit models of equal settings in one batched run, each to a sample, and to held-out rows that pick its best epoch.
-
-    Each comes out as if fitted alone; the models may differ in their seeds. All weights carry a leading axis K: eight
-    small groups take a sixth of the time.
-    """
-    lead = models[0]
-    device = chosen_device(lead.device)
-    masks = _masks(lead.levels, lead.hidden, device, torch.float32)
-    initial = zip(*(model._initial_parameters() for model in models), strict=True)
-    parameters = [torch.stack(p).to(device).requires_grad_() for p in initial]
-    train = _StackedCells([sample for sample, _ in data], lead)
-    held_out = _StackedCells([sample for _, sample in data], lead)
-    generators = [np.random.default_rng(model.random_state) for model in models]
-
-    best = [p.detach().clone() for p in parameters]
-    best_likelihood = torch.full((len(models),), -torch.inf, device=device)
-
-    batches: Iterator[Tensor] = iter(())
-
-    def loss() -> Tensor:
-        return -lead.n_batches * train.log_likelihood(parameters, masks, next(batches)).sum()
-
-    steps = AdamSteps(loss, parameters, learning_rate=lead.learning_rate, weight_decay=lead.weight_decay)
-    with chosen_threads(device) as run:
-        for epoch in range(lead.n_epochs):
-            steps.set_learning_rate(lead.learning_rate * 0.1 ** (epoch // max(1, lead.n_epochs // 2)))
-            batches = train.batches(lead.n_batches, generators)
-            for _ in range(lead.n_batches):
-                run(steps.step)
-            with torch.no_grad():
-                likelihood = held_out.log_likelihood(parameters, masks)
-            better = likelihood > best_likelihood
-            best_likelihood = torch.maximum(likelihood, best_likelihood)
-            for kept, p in zip(best, parameters, strict=True):
-                kept[better] = p.detach()[better]
-    for k, model in enumerate(models):
-        model.parameters_ = [p[k].to("cpu", torch.float64) for p in best]
-
-
-class _StackedCells:
-    """K weighted samples of cells as tensors (K, U) padded with cells of weight zero; each group's weights sum to 1."""
-
-    def __init__(self, samples: Sequence[CellCounts], model: CategoricalMADE) -> None:
-        self.sizes = [len(sample.weights) for sample in samples]
-        self.levels = model.levels
-        # One more cell than the largest group has: the last is always padding, and short batches point at it.
-        shape = (len(samples), max(self.sizes) + 1)
-        columns = np.zeros((*shape, len(model.levels)), dtype=np.int64) + np.cumsum([0, *model.levels[:-1]])
-        weights = np.zeros(shape, dtype=np.float32)
-        for k, sample in enumerate(samples):
-            columns[k, : self.sizes[k]] += cell_levels(sample.codes, model.levels)
-            weights[k, : self.sizes[k]] = sample.weights / sample.weights.sum()
-        device = chosen_device(model.device)
-        self.columns = torch.from_numpy(columns).to(device)
-        self.weights = torch.from_numpy(weights).to(device)
-        self.groups = torch.arange(len(samples), device=device)[:, None]
-
-    def batches(self, n_batches: int, generators: Sequence[np.random.Generator]) -> Iterator[Tensor]:
-        """Yield one pass in random order: n_batches index tensors (K, B), equal up to one cell of a group."""
-        padding = self.weights.shape[1] - 1
-        order = np.full((len(self.sizes), -(-max(self.sizes) // n_batches) * n_batches), padding)
-        for k, (size, generator) in enumerate(zip(self.sizes, generators, strict=True)):
-            order[k, :size] = generator.permutation(size)
-        # Every n_batches-th cell, so that a group smaller than the largest has cells in every batch.
-        for b in range(n_batches):
-            yield torch.from_numpy(order[:, b::n_batches]).to(self.columns.device)
-
-    def log_likelihood(self, parameters: list[Tensor], masks: list[Tensor], batch: Tensor | None = None) -> Tensor:
-        """Return σ_x w(x) log p̂_k(x) over the batch, one value per group."""
-        columns = self.columns if batch is None else self.columns[self.groups, batch]
-        weights = self.weights if batch is None else self.weights[self.groups, batch]
-        x = torch.zeros(*columns.shape[:2], sum(self.levels), device=columns.device).scatter_(2, columns, 1.0)
-        logits = _logits(parameters, masks, x)
-        log_norms = torch.stack([block.logsumexp(-1) for block in logits.split(self.levels, -1)]).sum(0)
-        return (weights * ((x * logits).sum(-1) - log_norms)).sum(-1)
-
-
 def _logits(parameters: list[Tensor], masks: list[Tensor], x: Tensor) -> Tensor:
-    """Apply the masked network with direct connections: x (K, B, columns) to logits of the same columns."""
+    """Apply the masked network with direct connections: x (B, columns) to logits of the same columns."""
     *layers, weight, bias, direct = parameters
     *hidden_masks, output_mask, direct_mask = masks
     h = x
     for w, b, mask in zip(layers[::2], layers[1::2], hidden_masks, strict=True):
-        h = torch.relu(torch.baddbmm(b, h, w * mask))
-    return torch.baddbmm(bias, h, weight * output_mask) + torch.bmm(x, direct * direct_mask)
+        h = torch.relu(torch.addmm(b, h, w * mask))
+    return torch.addmm(bias, h, weight * output_mask) + x @ (direct * direct_mask)
 
 
 def _masks(levels: Sequence[int], hidden: Sequence[int], device: torch.device, dtype: torch.dtype) -> list[Tensor]:

@@ -64,7 +64,7 @@ class FairFlow(Encoder):
         Weight γ of fairness: 0 for the task alone, 1 for fairness alone.
     bijection : {"realnvp", "spline"} or Bijection, default="realnvp"
         Affine couplings, rational-quadratic spline couplings, or a bijection of your own. Each fit makes it anew for
-        the features and groups of the table. A single feature gets an elementwise spline.
+        the features and groups of the table. Couplings need two features or more.
     n_blocks : int, default=4
         Number of coupling blocks.
     hidden : sequence of int, default=(50, 50)
@@ -91,9 +91,9 @@ class FairFlow(Encoder):
     weight_decay : float, default=1e-4
         Weight decay of Adam.
     n_restarts : int, default=1
-        Starts from different weights, trained at once. The best on held-out rows is kept.
+        Starts from different weights, trained at once. The start of least loss in the last epoch is kept.
     validation : float, default=0.1
-        Share of the persons that is held out for restarts and for the likelihood of the densities.
+        Share of the persons that is held out for the likelihood of the densities.
     alpha : float, default=0.05
         The training range is scaled into [alpha/2, 1 − alpha/2].
     dequantise : bool, default=True
@@ -282,7 +282,7 @@ class FairFlow(Encoder):
         x = np.empty_like(z)
         for a in np.unique(group):
             x[group == a] = self.flow_.decode(z[group == a], a)[0]
-        return self.codec_.decode(x)[0]
+        return self.codec_.decode(x)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the class by the encoder's own classifier on z."""
@@ -395,7 +395,7 @@ class FlowLaw(LatentLaw):
         import torch
 
         draws = self.flow.densities.sample(n, torch.Generator().manual_seed(random_state))
-        return [self.codec.decode(x.numpy())[0] for x in draws]
+        return [self.codec.decode(x.numpy()) for x in draws]
 
     def inversions(self, Z: pd.DataFrame) -> list[Inversion]:
         """Decode encoded rows by each group's inverse: all that an adversary who holds the encoders can compute."""
@@ -406,5 +406,5 @@ class FlowLaw(LatentLaw):
             x, log_det = self.flow.decode(z, b)
             with torch.no_grad():
                 log_p = self.flow.densities.members[b].log_prob(torch.from_numpy(x)).numpy()
-            found.append(Inversion(self.codec.names_, self.codec.decode(x)[0], self.codec.values(x), x, log_p, log_det))
+            found.append(Inversion(self.codec.names_, self.codec.decode(x), self.codec.values(x), x, log_p, log_det))
         return found

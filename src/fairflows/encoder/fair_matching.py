@@ -9,7 +9,7 @@ changes which cells carry the latent, never a distance.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, Self
 
@@ -44,6 +44,7 @@ from fairflows.table.table import Role
 
 _HELD_OUT = 0.2
 _MOST_LEVELS = 10_000  # a density keeps a number for every pair of levels, in each group
+_MOST_CELLS = 10_000_000  # of all groups together, which take up to three gigabytes
 _ROWS_PER_CHUNK = 2**18
 
 
@@ -60,15 +61,12 @@ class FairMatching(Encoder):
     ----------
     gamma : float, default=0.1
         Probability γ of sort-and-match: 0 is the most accurate, 1 the fairest.
-    density : {"made", "counts"} or callable, default="made"
-        The density of cells p̂_a: an autoregressive network, smoothed counts, or a function that makes a density from
-        the level counts.
+    density : {"made", "counts"}, default="made"
+        The density of cells p̂_a: an autoregressive network, or smoothed counts.
     hidden : sequence of int, default=(50, 50)
         Hidden layers of the network.
     n_bins : int, default=4
         Number of quantile bins of a number column with many values.
-    max_cells : int, default=10_000_000
-        Largest number of cells, counted once for every group. The default takes up to three gigabytes.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The content of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
@@ -104,10 +102,9 @@ class FairMatching(Encoder):
 
     gamma: float = 0.1
     _: KW_ONLY
-    density: str | Callable[[Sequence[int]], CellDensity] = "made"
+    density: Literal["made", "counts"] = "made"
     hidden: Sequence[int] = (50, 50)
     n_bins: int = 4
-    max_cells: int = 10_000_000
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
     missing: Literal["error", "category"] | None = None
@@ -250,7 +247,6 @@ class FairMatching(Encoder):
     def _check_settings(self) -> None:
         check_share("gamma", self.gamma)
         check_count("n_bins", self.n_bins, 2)
-        check_count("max_cells", self.max_cells, 1)
         widths = self.hidden
         if not (isinstance(widths, Sequence) and not isinstance(widths, str) and all(is_count(w, 1) for w in widths)):
             raise DataError(f"hidden must be a sequence of widths, whole numbers of at least 1; got {widths!r}.")
@@ -352,10 +348,7 @@ class ExactLaw(LatentLaw):
         """Draw from every group's law; return the log-probabilities under every group."""
         checked_draws(n, len(self.laws))
         generator = np.random.default_rng(random_state)
-        draws = [
-            np.minimum(np.searchsorted(row, generator.random(n) * row[-1], side="right"), self.laws.shape[1] - 1)
-            for row in np.cumsum(self.laws, axis=1)
-        ]
+        draws = [generator.choice(len(law), n, p=law / law.sum()) for law in self.laws]
         with np.errstate(divide="ignore"):
             log_laws = np.log(self.laws)
         return np.stack([log_laws[:, values].T for values in draws], axis=1)
@@ -370,32 +363,31 @@ class ExactLaw(LatentLaw):
 
 
 def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None) -> CellModel:
-    """Fit every group's density and the classifier; evaluate both on all cells, or on observed ones."""
+    """Fit every group's density and the classifier, and evaluate both on all cells."""
     codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen, missing=rows.missing)
     codec.fit(rows.X, rows.kinds)
     K, cells = len(rows.groups), codec.encode(rows.X)
-    _check_size(codec, K, settings)
+    _check_size(codec, K)
     densities, held_out = _fit_densities(settings, codec.shape_, cells, rows.group)
     log_p = np.stack([density.log_prob_of_all_cells() for density in densities])
-    scores = classifier = None
+    scores = None
     if y is not None:
-        classifier = _fit_classifier(codec, cells, rows.group, y)
-        scores = _classes_in_cells(classifier, codec)
+        scores = _classes_in_cells(_fit_classifier(codec, cells, rows.group, y), codec)
     shares = np.bincount(rows.group, minlength=K) / len(rows.group)
     return CellModel(codec, densities, log_p, scores, shares, held_out)
 
 
-def _check_size(codec: CellCodec, n_groups: int, settings: FairMatching) -> None:
+def _check_size(codec: CellCodec, n_groups: int) -> None:
     """Raise for more levels than a density takes, or more cells than can be listed."""
-    if not callable(settings.density) and sum(codec.shape_) > _MOST_LEVELS:
+    if sum(codec.shape_) > _MOST_LEVELS:
         raise DataError(
             f"A density of cells takes at most {_MOST_LEVELS:,} levels in all columns; got {sum(codec.shape_):,}: join "
             "rare levels, or leave out the column with the most of them."
         )
-    if codec.n_cells_ * n_groups > settings.max_cells:
+    if codec.n_cells_ * n_groups > _MOST_CELLS:
         raise DataError(
-            f"FairMatching takes at most max_cells={settings.max_cells:,} cells; got {codec.n_cells_:,} in each of "
-            f"{n_groups} groups. Take fewer columns or bins (n_bins), or FairTree."
+            f"FairMatching takes at most {_MOST_CELLS:,} cells; got {codec.n_cells_:,} in each of {n_groups} groups. "
+            "Take fewer columns or bins (n_bins), or FairTree."
         )
 
 
@@ -433,28 +425,21 @@ def _fit_densities(
         fitted, rest = _held_out(len(of_group), rng)
         data.append((CellCounts.of(of_group[fitted]), CellCounts.of(of_group[rest])))
     densities = [_density(settings, levels) for _ in data]
-    if settings.density == "made":
-        from fairflows.density.estimated import CategoricalMADE, fit_together
-
-        fit_together([density for density in densities if isinstance(density, CategoricalMADE)], data)
-    else:
-        for density, (counts, held) in zip(densities, data, strict=True):
-            density.fit(counts, held)
+    for density, (counts, held) in zip(densities, data, strict=True):
+        density.fit(counts, held)
     scores = [held.mean(density.log_prob(held.codes)) for density, (_, held) in zip(densities, data, strict=True)]
     return densities, np.array(scores)
 
 
 def _density(settings: FairMatching, levels: Sequence[int]) -> CellDensity:
-    """Return a density to be fitted, by its name or by the function that makes one."""
-    if callable(settings.density):
-        return settings.density(levels)
+    """Return a density to be fitted."""
     if settings.density == "made":
         from fairflows.density.estimated import CategoricalMADE
 
         return CategoricalMADE(levels, settings.hidden, random_state=settings.random_state, device=settings.device)
     if settings.density == "counts":
         return SmoothedCounts(levels)
-    raise DataError(f"density must be 'made', 'counts' or a function of levels; got {settings.density!r}.")
+    raise DataError(f"density must be 'made' or 'counts'; got {settings.density!r}.")
 
 
 def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

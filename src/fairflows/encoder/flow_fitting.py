@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP, check_bijection
+from fairflows.bijection import Bijection, NeuralSpline, RealNVP, StackedMLP, check_bijection
 from fairflows.density import Density, FlowDensity, GroupDensities, KnownDensity, MixtureDensity
 from fairflows.density.base import FreshNoise, InModelSpace
 from fairflows.encoder.base import FloatArray, Groups, label_values
@@ -20,13 +21,13 @@ from fairflows.encoder.fair_flow import FittedFlow
 from fairflows.encoder.rows import TrainingRows
 from fairflows.exceptions import DataError, check_count
 from fairflows.steps import chosen_device
-from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, held_out_losses, train
+from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, train
 
 if TYPE_CHECKING:
     from fairflows.encoder.fair_flow import FairFlow, GroupDensity
 
-_FEWEST_HELD_OUT = 5  # rows of the smallest group; a smaller table needs all its rows for training
 _RESTART = 1_000_003  # seeds of restarts are this far apart: users count seeds from 0
+_FEWEST_HELD_OUT = 5  # rows of the smallest group; a smaller table needs all its rows for training
 
 
 def fit_flows(
@@ -52,9 +53,8 @@ def fit_flows(
     densities, label_densities, label_numbers = _densities(settings, fit_part)
     likelihood = _held_out_likelihood(densities, held_part, log_det, rows.group, held_rows)
 
-    models = [(g, s, r) for g in gammas for s in seeds for r in range(settings.n_restarts)]
-    gamma = [g for g, _, _ in models]
-    model_seeds = [s + _RESTART * r for _, s, r in models]
+    starts = [s + _RESTART * r for s in seeds for r in range(settings.n_restarts)]
+    gamma, model_seeds = zip(*product(gammas, starts), strict=True)
     bijection = _bijection(settings, x.shape[1], n_groups, model_seeds).to(device)
     n_classes = 0 if labels is None else len(label_values(settings))
     head = None
@@ -69,7 +69,6 @@ def fit_flows(
         seeds=model_seeds,
         settings=training,
     )
-    best = _best_restarts(settings, bijection, head, label_densities or densities, held_part, gamma, result)
 
     bijection, densities = bijection.double().cpu(), densities.double().cpu()
     head = None if head is None else head.double().cpu()
@@ -86,7 +85,7 @@ def fit_flows(
             _history(result, m),
             likelihood,
         )
-        for m in best
+        for m in _best_restarts(result, settings.n_restarts)
     ]
 
 
@@ -196,8 +195,6 @@ def _bijection(settings: FairFlow, n_features: int, n_groups: int, seeds: Sequen
     kinds = {"realnvp": RealNVP, "spline": NeuralSpline}
     if settings.bijection not in kinds:
         raise DataError(f"bijection must be one of {', '.join(kinds)}, or a Bijection; got {settings.bijection!r}.")
-    if n_features == 1:  # a coupling needs a second feature to look at
-        return ElementwiseSpline(1, n_groups=n_groups, seeds=seeds)
     shape = {"n_groups": n_groups, "n_blocks": settings.n_blocks, "hidden": settings.hidden, "seeds": seeds}
     return kinds[settings.bijection](n_features, **shape)
 
@@ -223,23 +220,14 @@ def _training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
     )
 
 
-def _best_restarts(
-    settings: FairFlow,
-    bijection: Bijection,
-    head: StackedMLP | None,
-    densities: GroupDensities,
-    held: GroupRows,
-    gamma: Sequence[float],
-    result: TrainingResult,
-) -> list[int | None]:
-    """For each gamma and seed the restart of least joint loss on held-out rows; None when all of them diverged."""
-    n = settings.n_restarts
-    diverged = result.diverged.cpu().numpy()
-    loss = result.joint[-1].double().cpu().numpy()
-    if n > 1 and held.smallest > 0:
-        loss = held_out_losses(bijection, head, densities, held, gamma=gamma).L.double().cpu().numpy()
-    loss = np.where(diverged | ~np.isfinite(loss), np.inf, loss).reshape(-1, n)
-    return [None if np.isinf(losses).all() else int(i * n + losses.argmin()) for i, losses in enumerate(loss)]
+def _best_restarts(result: TrainingResult, n_restarts: int) -> list[int | None]:
+    """For each gamma and seed, return the start of least joint loss in the last epoch; None where all diverged."""
+    loss = torch.where(result.diverged, torch.inf, result.joint[-1]).reshape(-1, n_restarts)
+    least, start = loss.min(dim=1)
+    return [
+        i * n_restarts + s if ok else None
+        for i, (s, ok) in enumerate(zip(start.tolist(), least.isfinite(), strict=True))
+    ]
 
 
 def _history(result: TrainingResult, model: int) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The training loop around Algorithm 1: batches, the ramp of γ, Adam, CUDA graphs, and the losses of trained models."""
+"""The training loop around Algorithm 1: batches, the ramp of γ, Adam, CUDA graphs; log-densities of trained models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from fairflows.training.algorithm1 import (
     WithoutKLGradient,
     algorithm_1,
     chebyshev,
-    classification_loss,
     convex,
     draws_compared,
     log_prob_under_others,
@@ -35,7 +34,6 @@ from fairflows.training.algorithm1 import (
 Scalarisation = Literal["convex", "chebyshev"]
 
 _DECODED_AT_A_TIME = 2**16
-_ROWS_PER_CHUNK = 4096
 _STEPS_AT_ONCE = 32  # whose batches are drawn together: few enough that memory grows with the batch only
 
 
@@ -140,7 +138,6 @@ def train(
     >>> result.kl.shape
     torch.Size([2, 2])
     """
-    _check(bijection, head, densities, data, gamma, seeds)
     x = data.x[0]
     target_gamma = torch.as_tensor(gamma, dtype=x.dtype, device=x.device)
     ramp = _GammaRamp(target_gamma, settings.ramp_epochs)
@@ -355,72 +352,6 @@ def _report_divergence(diverged: Tensor, gamma: Sequence[float], learning_rate: 
     if len(lost) == len(diverged):
         raise DivergedError(message)
     warnings.warn(message, RuntimeWarning, stacklevel=3)
-
-
-def _check(
-    bijection: Bijection,
-    head: StackedMLP | None,
-    densities: GroupDensities,
-    data: GroupRows,
-    gamma: Sequence[float],
-    seeds: Sequence[int],
-) -> None:
-    n_models, n_groups = bijection.n_models, bijection.n_groups
-    if len(data.x) != n_groups or densities.n_groups != n_groups or n_groups < 2:
-        raise DataError(
-            f"the groups must be the same two or more everywhere; got rows of {len(data.x)}, densities of "
-            f"{densities.n_groups} and encoders of {n_groups}."
-        )
-    if len(gamma) != n_models or len(seeds) != n_models:
-        raise DataError(f"gamma and seeds must have one value for each of {n_models} models.")
-    if not all(0 <= g <= 1 for g in gamma):
-        raise DataError(f"gamma must be in [0, 1]; got {list(gamma)!r}.")
-    if (head is None) != (data.y is None):
-        raise DataError("labels and a task head go together; got only one of them.")
-    if data.smallest == 0:
-        raise DataError("every group must have rows; one has none.")
-
-
-@torch.no_grad()
-def held_out_losses(
-    bijection: Bijection,
-    head: StackedMLP | None,
-    densities: GroupDensities,
-    data: GroupRows,
-    *,
-    gamma: Sequence[float],
-    n_draws: int = 4096,
-    random_state: int = 0,
-) -> Losses:
-    """Return the losses of every model on held-out rows; the best restart has the smallest joint loss.
-
-    L_KL uses ``n_draws`` fresh draws from every density, the same for all models. L_clf is the mean over the groups of
-    their mean cross-entropy; without a task it is zero, and the joint loss is L_KL.
-    """
-    reference = next(bijection.parameters())
-    generator = torch.Generator(reference.device).manual_seed(random_state)
-    weight = torch.as_tensor(gamma, dtype=reference.dtype, device=reference.device)
-    L_KL = torch.zeros_like(weight)
-    for n in _parts(n_draws, densities.n_groups):
-        x = densities.sample(n, generator).to(reference)
-        L_KL += n / n_draws * algorithm_1(bijection, None, densities, Batch(x, densities.log_prob(x)), weight).L_KL
-    if head is None or data.y is None:
-        return Losses(torch.zeros_like(L_KL), L_KL, L_KL)
-    by_group = [
-        _classification_loss(bijection.select_group(a), head, rows, y)
-        for a, (rows, y) in enumerate(zip(data.x, data.y, strict=True))
-    ]
-    L_clf = torch.stack(by_group).mean(0)
-    return Losses(L_clf, L_KL, without_kl(convex, weight > 0)(L_KL, L_clf, weight))
-
-
-def _classification_loss(f_a: Bijection, head: StackedMLP, x: Tensor, y: Tensor) -> Tensor:
-    """Return l_clf on the rows (n_a, D) of one group."""
-    total = torch.zeros(f_a.n_models, device=x.device)
-    for x_part, y_part in zip(x.split(_ROWS_PER_CHUNK), y.split(_ROWS_PER_CHUNK), strict=True):
-        z, _ = f_a.forward(x_part)
-        total += len(x_part) * classification_loss(head, z, y_part.expand(f_a.n_models, -1))
-    return total / len(x)
 
 
 @torch.no_grad()

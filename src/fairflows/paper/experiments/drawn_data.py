@@ -116,7 +116,7 @@ def run_recovery(setting: Setting) -> Outcome:
         "attacked there by the same network trained to the end, which recovers more from adversarial training too.",
         "FNF, the authors' settings: ten RealNVP blocks, γ = .8 of which the schedule reaches .4, mixtures of two "
         "Gaussians estimated from training rows in the table's own units, where they are the truth. Splines: γ = .5 "
-        "in full; of three starts the best on held-out rows is kept.",
+        "in full; of three starts the one of least loss is kept.",
         "The bound (1 + Δ)/2 is of the densities that a model was trained with: proved where they are known.",
     ]
     data = f"drawn: the four blobs, 2,048 rows to train and to test; {len(seeds)} seeds"
