@@ -15,7 +15,6 @@ from .cells import total_variation as total_variation
 from .derived import balanced_accuracy as balanced_accuracy
 from .derived import density_error_lower_bound as density_error_lower_bound
 from .derived import error_lower_bound as error_lower_bound
-from .derived import four_fifths_rate as four_fifths_rate
 from .derived import selection_ratio_lower_bound as selection_ratio_lower_bound
 from .derived import true_distance_upper_bound as true_distance_upper_bound
 from .lower_bounds import attack_lower_bound as attack_lower_bound
@@ -43,6 +42,5 @@ from .planning import most_useful_within as most_useful_within
 from .planning import planned_cell_bound as planned_cell_bound
 from .planning import rows_needed as rows_needed
 from .shared_table import known_share_distance as known_share_distance
-from .shared_table import known_share_point as known_share_point
 from .shared_table import most_cells_known_half as most_cells_known_half
 from .shared_table import table_distance as table_distance

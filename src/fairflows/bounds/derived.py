@@ -33,6 +33,8 @@ def balanced_accuracy(distance: ArrayLike) -> FloatArray | float:
 def selection_ratio_lower_bound(distance: ArrayLike, largest_rate: ArrayLike) -> FloatArray | float:
     """Return a lower bound on the smallest over the largest selection rate of a classifier: 1 - Δ/r, at least 0.
 
+    So every classifier with r ≥ 5Δ keeps the four-fifths rule.
+
     Parameters
     ----------
     distance : array-like
@@ -49,17 +51,6 @@ def selection_ratio_lower_bound(distance: ArrayLike, largest_rate: ArrayLike) ->
     if not np.all((r > 0) & (r <= 1)):
         raise DataError(f"largest_rate must be in (0, 1]; got {r.tolist()}.")
     return plain(np.maximum(1 - checked_distance(distance) / r, 0))
-
-
-def four_fifths_rate(distance: ArrayLike) -> FloatArray | float:
-    """Return the selection rate r = 5Δ from which every classifier keeps the four-fifths rule; above 1: none has to.
-
-    Examples
-    --------
-    >>> four_fifths_rate(0.05)
-    0.25
-    """
-    return plain(5 * checked_distance(distance))
 
 
 def true_distance_upper_bound(distance: float, density_errors: ArrayLike) -> float:

@@ -10,6 +10,8 @@ The mean of such numbers is bounded by betting against every smaller mean.
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -122,7 +124,7 @@ def distance_terms(log_densities: ArrayLike) -> FloatArray:
         One row for each pair a < b, in the order of ``numpy.triu_indices(K, 1)``.
     """
     table = checked_table(log_densities)
-    return np.stack([_pair_terms(table, a, b) for a, b in _pairs(table.shape[1])])
+    return np.stack([_pair_terms(table, a, b) for a, b in combinations(range(table.shape[1]), 2)])
 
 
 def statistical_distance(log_densities: ArrayLike) -> float:
@@ -146,8 +148,7 @@ def statistical_distance(log_densities: ArrayLike) -> float:
     >>> round(statistical_distance(log_densities), 2)
     0.38
     """
-    table = checked_table(log_densities)
-    return max(float(_pair_terms(table, a, b).mean()) for a, b in _pairs(table.shape[1]))
+    return float(distance_terms(log_densities).mean(axis=1).max())
 
 
 def statistical_distance_upper_bound(log_densities: ArrayLike, delta: float) -> float:
@@ -171,10 +172,8 @@ def statistical_distance_upper_bound(log_densities: ArrayLike, delta: float) -> 
     >>> 0.383 < statistical_distance_upper_bound(log_densities, delta=0.05) < 0.387
     True
     """
-    table = checked_table(log_densities)
-    pairs = _pairs(table.shape[1])
-    share = checked_delta(delta) / len(pairs)
-    return max(float(betting_upper_bound(_pair_terms(table, a, b), share)) for a, b in pairs)
+    terms = distance_terms(log_densities)
+    return max(float(betting_upper_bound(x, checked_delta(delta) / len(terms))) for x in terms)
 
 
 def draws_needed(log_densities: ArrayLike, delta: float, width: float) -> int:
@@ -198,11 +197,9 @@ def draws_needed(log_densities: ArrayLike, delta: float, width: float) -> int:
     >>> 10_000 < draws_needed(log_densities, delta=0.001, width=0.001) < 40_000
     True
     """
-    table = checked_table(log_densities)
-    pairs = _pairs(table.shape[1])
-    L = -np.log(checked_delta(delta) / len(pairs))
-    s2 = max(float(_pair_terms(table, a, b).var()) for a, b in pairs)
-    return int(np.ceil(2 * L * (s2 / width**2 + 1 / width)))
+    terms = distance_terms(log_densities)
+    L = -np.log(checked_delta(delta) / len(terms))
+    return int(np.ceil(2 * L * (terms.var(axis=1).max() / width**2 + 1 / width)))
 
 
 def adversary_accuracy(log_densities: ArrayLike, priors: ArrayLike | None = None) -> float:
@@ -235,10 +232,6 @@ def adversary_accuracy(log_densities: ArrayLike, priors: ArrayLike | None = None
             h = 1 / np.exp(scores - scores.max(axis=2, keepdims=True)).sum(axis=2)  # softmax at its largest entry
         total += float((np.where(np.isnan(h), 1.0, h) @ priors).sum())
     return total / len(table)
-
-
-def _pairs(K: int) -> list[tuple[int, int]]:
-    return [(a, b) for a in range(K) for b in range(a + 1, K)]
 
 
 def _pair_terms(table: FloatArray, a: int, b: int) -> FloatArray:

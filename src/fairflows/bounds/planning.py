@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
-from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities, smallest_true
+from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities
 from fairflows.bounds.blocks import IntArray, blocks_upper_bound, even_blocks, planned_blocks_bound
 from fairflows.bounds.cells import FEWEST_PERSONS, cell_radius, chance_of_merging, total_variation
-from fairflows.bounds.shared_table import known_share_point, most_cells_known_half
+from fairflows.bounds.shared_table import known_share_distance, mean_of_folded_normal, most_cells_known_half
 from fairflows.exceptions import DataError
 
 TARGETS = (0.1, 0.15, 0.2, 0.3)
@@ -28,7 +28,6 @@ ENOUGH_CELLS = 8
 
 _RATE = 0.2  # a group's share that the root sends to the right, where rates differ on purpose and are not known yet
 _FEW = 8  # cells of a fold, for which a formula foresees the bound badly
-_MOST_ROWS = 1e15
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def _with_known_half(n: FloatArray, n_folds: int, k: int, target: float, spend: 
 
 def _known_half(n: FloatArray, n_folds: int, k: int, spend: float) -> float:
     """Return the 95 % point of Δ(½) to expect of matched cells."""
-    return known_share_point(np.tile(_expected_blocks((n // n_folds).astype(np.int64), k, spend), n_folds), 0.5)
+    return known_share_distance(np.tile(_expected_blocks((n // n_folds).astype(np.int64), k, spend), n_folds), 0.5)[1]
 
 
 def _expected_blocks(n: IntArray, k: int, spend: float) -> IntArray:
@@ -196,15 +195,15 @@ def most_useful_within(told: ArrayLike, use: ArrayLike, limit: float) -> int | N
     return int(within[np.lexsort([told[within], -use[within]])[0]])
 
 
-def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> FloatArray:
-    r"""Return the expected observed distance of every pair of groups, if these are the cell probabilities.
+def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    r"""Return mean and standard deviation of the observed distance of every pair, if these are the cell probabilities.
 
     .. math:: E\,\widehat{TV} \approx \tfrac12 \sum_i \Bigl[σ_i \sqrt{2/π}\, e^{-d_i^2 / 2σ_i^2}
               + |d_i| \bigl(1 - 2Φ(-|d_i|/σ_i)\bigr)\Bigr], \quad
               d_i = p_i - q_i, \quad σ_i^2 = \frac{p_i(1-p_i)}{n_0} + \frac{q_i(1-q_i)}{n_1}
 
-    the mean of |N(d_i, σ_i²)|, summed. Frequencies of validation rows in place of p and q count their own noise as
-    distance, so the plan errs on the safe side.
+    the mean of |N(d_i, σ_i²)|, summed as if cells were independent. Frequencies of validation rows in place of p and q
+    count their own noise as distance, so the plan errs on the safe side.
 
     Parameters
     ----------
@@ -215,16 +214,29 @@ def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> FloatArray
 
     Returns
     -------
-    array of shape (..., K, K)
+    pair of arrays of shape (..., K, K)
 
     Examples
     --------
     Two groups with the same law on 50 cells seem 0.056 apart when 5,000 persons of each are counted.
 
-    >>> round(float(expected_cell_distance(np.full((2, 50), 1 / 50), [5000, 5000])[0, 1]), 3)
+    >>> mean, _ = expected_cell_distance(np.full((2, 50), 1 / 50), [5000, 5000])
+    >>> round(float(mean[0, 1]), 3)
     0.056
     """
-    return _observed_distance(probabilities, n)[0]
+    p = checked_probabilities(probabilities)
+    n = np.asarray(n, dtype=np.float64)
+    if n.shape[-1:] != (len(p),) or not np.all(n > 0):
+        raise DataError(f"n must hold a positive number of persons for each of {len(p)} groups; got {n.tolist()}.")
+    variance = p * (1 - p) / n[..., None]
+    mean, deviation = np.zeros((*n.shape, len(p))), np.zeros((*n.shape, len(p)))
+    for a in range(len(p)):
+        d, sigma2 = p[a] - p, variance[..., a, None, :] + variance
+        folded = mean_of_folded_normal(d, sigma2)
+        mean[..., a, :] = folded.sum(axis=-1) / 2
+        deviation[..., a, :] = np.sqrt(np.maximum(d**2 + sigma2 - folded**2, 0).sum(axis=-1)) / 2
+        mean[..., a, a] = deviation[..., a, a] = 0
+    return mean, deviation
 
 
 def planned_cell_bound(
@@ -261,19 +273,13 @@ def planned_cell_bound(
     """
     n = np.asarray(n, dtype=np.float64)
     seen = n if counted_from is None else 1 / (1 / n + 1 / np.asarray(counted_from, dtype=np.float64))
-    mean, deviation = _observed_distance(probabilities, seen)
+    mean, deviation = expected_cell_distance(probabilities, seen)
     observed = mean + ndtri(chance) * deviation + _expected_cost_of_merging(probabilities, n)
     return np.minimum((observed + cell_radius(n, delta)).max(axis=(-2, -1)), 1)
 
 
-def rows_needed(
-    target: float,
-    delta: float,
-    *,
-    probabilities: ArrayLike | None = None,
-    shares: ArrayLike | None = None,
-) -> np.ndarray:
-    """Return the persons of each group for which the planned bound comes down to a target distance.
+def rows_needed(target: float, delta: float, shares: ArrayLike = (0.5, 0.5)) -> IntArray:
+    """Return the persons of each group that a target distance takes at least, with cells that reveal nothing.
 
     Parameters
     ----------
@@ -281,45 +287,21 @@ def rows_needed(
         The distance to certify, in (0, 1]. For a balanced accuracy t it is 2t - 1.
     delta : float
         δ, the probability of a miss.
-    probabilities : array-like of shape (K, k), default=None
-        Probability of each cell in each group. Without them, one cell that tells nothing: what any release
-        needs at the least.
-    shares : array-like of shape (K,), default=None
-        Share of each group among the persons; equal by default, for as many groups as `probabilities` has, else two.
-
-    Returns
-    -------
-    array of int of shape (K,)
-
-    Raises
-    ------
-    ValueError
-        When the groups' true distance is not below the target: no number of persons suffices.
+    shares : array-like of shape (K,), default=(0.5, 0.5)
+        Share of each group among the persons.
 
     Examples
     --------
     >>> rows_needed(target=0.05, delta=0.05)
     array([1199, 1199])
-    >>> rows_needed(target=0.05, delta=0.05, probabilities=np.full((2, 8), 1 / 8), shares=[0.9, 0.1])
-    array([20783,  2310])
     """
     if not 0 < target <= 1:
         raise DataError(f"target must be in (0, 1]; got {target!r}.")
-    if probabilities is None:
-        p = np.ones((2 if shares is None else np.size(shares), 1))
-    else:
-        p = checked_probabilities(probabilities)
-    shares = checked_priors(shares, len(p))
+    shares = checked_priors(shares, np.size(shares))
     if np.any(shares == 0):
         raise DataError(f"shares must be positive; got {shares.tolist()}.")
-    if np.max(planned_cell_bound(p, shares * _MOST_ROWS, delta)) > target:
-        raise DataError(f"target {target} cannot be reached: the groups are not closer than that in these cells.")
-
-    def reached(log_rows: FloatArray) -> np.ndarray:
-        return np.asarray(planned_cell_bound(p, shares * np.exp(log_rows), delta) <= target)
-
-    rows = np.exp(smallest_true(reached, np.zeros(()), np.log(np.asarray(_MOST_ROWS)), halvings=60))
-    return np.ceil(shares * rows).astype(np.int64)
+    # The radius of n persons at these shares is that of one, over sqrt(n).
+    return np.ceil(shares * (cell_radius(shares, delta).max() / target) ** 2).astype(np.int64)
 
 
 def check_reachable(
@@ -354,7 +336,7 @@ def check_reachable(
     if float(cell_radius(sizes // n_models, delta_each).max()) <= target:
         return
     shares = sizes / sizes.sum() if sizes.all() else np.full(len(sizes), 1 / len(sizes))
-    needed = n_models * rows_needed(target, delta_each, shares=shares, probabilities=np.ones((len(sizes), 1)))
+    needed = n_models * rows_needed(target, delta_each, shares)
     have = ", ".join(f"{count:,} of {group!r}" for group, count in n.items())
     take = ", ".join(f"{count:,} of {group!r}" for group, count in zip(n, needed.tolist(), strict=True))
     raise DataError(
@@ -398,33 +380,3 @@ def _expected_cost_of_merging(probabilities: ArrayLike, n: FloatArray) -> FloatA
     mass = merged.sum(axis=-1)
     common = (mass[..., :, None] + mass[..., None, :]) / 2 - total_variation(merged)
     return np.where(np.eye(mass.shape[-1], dtype=bool), 0, common)
-
-
-def _checked_sizes(n: ArrayLike, K: int) -> FloatArray:
-    n = np.asarray(n, dtype=np.float64)
-    if n.shape[-1:] != (K,) or not np.all(n > 0):
-        raise DataError(f"n must hold a positive number of persons for each of {K} groups; got {n.tolist()}.")
-    return n
-
-
-def _observed_distance(probabilities: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Mean and standard deviation of the observed distance of every pair, as if cells were independent, (..., K, K)."""
-    p = checked_probabilities(probabilities)
-    n = _checked_sizes(n, len(p))
-    variance = p * (1 - p) / n[..., None]
-    mean, deviation = np.zeros((*n.shape, len(p))), np.zeros((*n.shape, len(p)))
-    for a in range(len(p)):
-        d, sigma2 = p[a] - p, variance[..., a, None, :] + variance
-        folded = _mean_of_folded_normal(d, sigma2)
-        mean[..., a, :] = folded.sum(axis=-1) / 2
-        deviation[..., a, :] = np.sqrt(np.maximum(d**2 + sigma2 - folded**2, 0).sum(axis=-1)) / 2
-        mean[..., a, a] = deviation[..., a, a] = 0
-    return mean, deviation
-
-
-def _mean_of_folded_normal(d: FloatArray, variance: FloatArray) -> FloatArray:
-    """E|N(d, σ²)|; a cell that is empty or certain in both groups has σ = 0, where the mean is |d|."""
-    sigma = np.sqrt(variance)
-    z = np.abs(d) / np.where(sigma > 0, sigma, 1)
-    mean = sigma * np.sqrt(2 / np.pi) * np.exp(-(z**2) / 2) + np.abs(d) * (1 - 2 * ndtr(-z))
-    return np.where(sigma > 0, mean, np.abs(d))

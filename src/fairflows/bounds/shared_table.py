@@ -7,11 +7,11 @@ the row that is asked about, and the draws of rows from cells.
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
-from scipy.stats import norm
+from scipy.special import gammaln, ndtr, ndtri
 
 from fairflows.bounds.arguments import FloatArray, checked_counts
 from fairflows.bounds.blocks import pair_spread
@@ -49,8 +49,8 @@ def table_distance(counts: ArrayLike) -> float:
     return float(np.round(total_variation(counts / sizes).max(), 15))
 
 
-def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike | None = None) -> float:
-    r"""Return the mean distance when the attributes of a random share f of the rows are known.
+def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike | None = None) -> tuple[float, float]:
+    r"""Return the mean and the 95 % point of the distance when a random share f of the attributes is known.
 
     An adversary who knows the group of a random share f of the persons, and can place them in cells, subtracts them
     from the counts. The R_a = (1 - f) n_a rows that are left of group a differ between the groups by
@@ -58,8 +58,14 @@ def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike |
     .. math:: Δ(f) = \tfrac12 \sum_j \mathrm{E}\Bigl|\frac{x_j}{R_0} - \frac{y_j}{R_1}\Bigr|, \qquad
               x_j \sim \mathrm{Hypergeometric}(n_0, c_{0j}, R_0), \; y_j \sim \mathrm{Hypergeometric}(n_1, c_{1j}, R_1)
 
-    which is about 0.399·sqrt((k - 1)·f/(1 - f)·(1/(n_0 - 1) + 1/(n_1 - 1))) for matched cells. Of several groups the
-    pair with the largest mean counts.
+    on average, which is about 0.399·sqrt((k - 1)·f/(1 - f)·(1/(n_0 - 1) + 1/(n_1 - 1))) for matched cells. Of several
+    groups the pair with the largest mean counts. The 95 % point is
+
+    .. math:: Δ(f) + c \sqrt{f/(1 - f)}\, \sqrt{1/n_0 + 1/n_1}
+
+    For two groups in matched cells c = 0.5. Where cells differ by Δ_file the distance varies more, up to c = 0.82 where
+    all of Δ(f) is Δ_file. Of several groups the largest distance of a pair counts, which varies more than that of one
+    pair: c then grows with the number of pairs.
 
     Parameters
     ----------
@@ -74,49 +80,27 @@ def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike |
 
     Examples
     --------
-    >>> even = [[100] * 16, [50] * 16]
-    >>> round(known_share_distance(even, 0.5), 3), round(known_share_distance(even, 0.01), 3)
-    (0.067, 0.006)
+    >>> [round(number, 3) for number in known_share_distance([[100] * 16, [50] * 16], 0.5)]
+    [0.067, 0.089]
     """
     counts = checked_counts(counts)
     if not 0 <= share < 1:
         raise DataError(f"share must be in [0, 1); got {share!r}.")
-    K = len(counts)
-    pairs = [(a, b) for a in range(K) for b in range(a)]
     sizes = counts.sum(axis=1)
-    if n_persons is None and sizes.max() > _MOST_EXACT:
-        n_persons = sizes
-    if n_persons is not None:
-        v = 1 / np.asarray(n_persons, dtype=np.float64)
-        p = counts / sizes[:, None]
-        variance = share / (1 - share) * p * (1 - p) * v[:, None]
-        means = [_folded_normal(p[a] - p[b], np.sqrt(variance[a] + variance[b])).sum() / 2 for a, b in pairs]
-    else:
+    n = sizes if n_persons is None else np.asarray(n_persons, dtype=np.float64)
+    pairs = list(combinations(range(len(counts)), 2))
+    if n_persons is None and sizes.max() <= _MOST_EXACT:
         left = np.maximum(np.round((1 - share) * sizes), 1).astype(np.int64)
-        means = [_mean_distance(counts[[a, b]].astype(np.int64), left[[a, b]].tolist()) for a, b in pairs]
-    return float(min(1.0, max(means)))
-
-
-def known_share_point(counts: ArrayLike, share: float, n_persons: ArrayLike | None = None) -> float:
-    r"""Return the 95 % point of the distance when the attributes of a random share f of the rows are known.
-
-    .. math:: Δ(f) + c \sqrt{f/(1 - f)}\, \sqrt{1/n_0 + 1/n_1}
-
-    For two groups in matched cells c = 0.5. Where cells differ by Δ_file the distance varies more, up to c = 0.82 where
-    all of Δ(f) is Δ_file. Of several groups the largest distance of a pair counts, which varies more than that of one
-    pair: c then grows with the number of pairs. The parameters are those of `known_share_distance`.
-
-    Examples
-    --------
-    >>> round(known_share_point([[100] * 16, [50] * 16], 0.5), 3)
-    0.089
-    """
-    n = np.asarray(counts).sum(axis=1) if n_persons is None else np.asarray(n_persons)
-    mean, n_pairs = known_share_distance(counts, share, n_persons), len(n) * (len(n) - 1) // 2
+        means = [_mean_distance(counts[list(pair)].astype(np.int64), left[list(pair)].tolist()) for pair in pairs]
+    else:
+        p = counts / sizes[:, None]
+        variance = share / (1 - share) * p * (1 - p) / n[:, None]
+        means = [float(mean_of_folded_normal(p[a] - p[b], variance[a] + variance[b]).sum() / 2) for a, b in pairs]
+    mean = min(1.0, max(means))
     # The part of the mean that is not chance: next to nothing where cells are matched but for rounding.
     of_file = max(0.0, min(1.0, table_distance(counts) / max(mean, 1e-300)) - 0.3) / 0.7
-    factor = (0.5 + 0.32 * of_file**2) * (1.0 if n_pairs == 1 else 0.7 * float(norm.ppf(1 - 0.05 / n_pairs)))
-    return min(1.0, mean + factor * math.sqrt(share / (1 - share)) * pair_spread(n))
+    factor = (0.5 + 0.32 * of_file**2) * (1.0 if len(pairs) == 1 else 0.7 * float(ndtri(1 - 0.05 / len(pairs))))
+    return mean, min(1.0, mean + factor * math.sqrt(share / (1 - share)) * pair_spread(n))
 
 
 def most_cells_known_half(n_persons: ArrayLike, target: float) -> int:
@@ -174,8 +158,9 @@ def _mean_difference(one: Law, other: Law) -> float:
     return float(((F * (1 - G) + G * (1 - F))[:-1] * np.diff(steps)).sum())
 
 
-def _folded_normal(mean: FloatArray, deviation: FloatArray) -> FloatArray:
-    """Return E|N(mean, deviation²)|."""
-    z = np.abs(mean) / np.where(deviation > 0, deviation, 1)
-    folded = deviation * 2 * norm.pdf(z) + np.abs(mean) * (1 - 2 * norm.cdf(-z))
-    return np.where(deviation > 0, folded, np.abs(mean))
+def mean_of_folded_normal(mean: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return E|N(mean, variance)|, which is |mean| where nothing varies."""
+    sigma = np.sqrt(variance)
+    z = np.abs(mean) / np.where(sigma > 0, sigma, 1)
+    folded = sigma * np.sqrt(2 / np.pi) * np.exp(-(z**2) / 2) + np.abs(mean) * (1 - 2 * ndtr(-z))
+    return np.where(sigma > 0, folded, np.abs(mean))

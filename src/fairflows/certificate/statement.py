@@ -25,7 +25,7 @@ from fairflows.bounds.cells import (
 )
 from fairflows.bounds.model import statistical_distance, statistical_distance_upper_bound
 from fairflows.bounds.planning import delta_of_each
-from fairflows.bounds.shared_table import known_share_distance, known_share_point, table_distance
+from fairflows.bounds.shared_table import known_share_distance, table_distance
 
 if TYPE_CHECKING:
     from fairflows.certificate.certify import Case
@@ -291,14 +291,15 @@ def table_statement(fold: FoldCounts, persons: dict[str, float]) -> Statement:
     table = np.hstack([counts, np.diag(merged)[:, merged > 0]])
     n = np.array([persons[group] for group in fold.n]) if persons else None
     distance = table_distance(table)
+    known = {f: known_share_distance(table, f, n) for f in KNOWN_SHARES}
     return Statement(
         about="table",
         by="counted",
         distance=distance,
         observed=distance,
         counts=(fold,),
-        known={f"{f:g}": known_share_distance(table, f, n) for f in KNOWN_SHARES},
-        known_half=known_share_point(table, 0.5, n),
+        known={f"{f:g}": mean for f, (mean, _) in known.items()},
+        known_half=known[0.5][1],
         persons=persons,
     )
 

@@ -333,7 +333,7 @@ class PlannedProgramme:
         radius = float(cell_radius(n, self.delta).max())
         if radius < target:
             return
-        needed = rows_needed(target, self.delta, shares=n / n.sum())
+        needed = rows_needed(target, self.delta, n / n.sum())
         raise DataError(
             f"target {target} cannot be certified by {n.sum():,.0f} persons, whatever the cells: the bound is at "
             f"least {radius:.3f}. It takes more than {int(needed.sum()):,} persons (n_certify=...)."
