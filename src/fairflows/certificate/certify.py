@@ -33,10 +33,11 @@ from fairflows.certificate.statement import (
 )
 from fairflows.encoder.base import IntArray, LatentLaw
 from fairflows.exceptions import DataError, check_count, warn_user
-from fairflows.release.release import Release
+from fairflows.release.release import Release, ReleasedTable
 from fairflows.release.released import Model, Released
 from fairflows.report.words import ASSUMPTIONS
 from fairflows.storage import model_hash
+from fairflows.table.persons import Key
 from fairflows.table.table import Table
 
 _RELEASED = ("cell", "latent", "label")
@@ -144,16 +145,15 @@ def certify(
         n_draws=n_draws,
         seed=random_state,
         most_rows=view.most_rows(rows, most_rows),
-        attack=audit,
     )
     if case.trees is None:
         _refuse_used_rows(view, rows)
     if audit is not None:
         _check_attack(audit, case)
     if case.trees is not None:  # which need no held-out persons: there is nothing to look at twice
-        return case.certificate(0)
+        return case.certificate(0, audit)
     look, others = _look(case)
-    certificate = case.certificate(look)
+    certificate = case.certificate(look, audit)
     if any(other.model != case.name for other in others):
         warn_user(
             "Another model was certified on some of these persons. Never release two models' encodings of one person: "
@@ -175,12 +175,12 @@ class Case:
         The laws of the release, if the model's densities are the truth; None where no density has the label.
     released, delta, target, n_draws, seed, most_rows
         As the certificate has them.
-    attack : AttackResult or None
-        Result of an audit.
     table : ReleasedTable or None
         The table that the release was fitted to, where its cells are stated.
     trees : Release or None
         The release, where persons to come are covered by the law of blocks.
+    table_of_trees : ReleasedTable or None
+        The same table, where there are trees.
     """
 
     def __init__(
@@ -195,27 +195,24 @@ class Case:
         n_draws: int | None = None,
         seed: int = 0,
         most_rows: int = 1,
-        attack: AttackResult | None = None,
     ) -> None:
         check_count("random_state", seed, 0)
         check_count("most_rows", most_rows, 1)
         if target is not None and not 0 <= target <= 1:
             raise DataError(f"target must be a distance in [0, 1]; got {target!r}.")
-        self.model, self.rows, self.name, self.attack = model, rows, name, attack
+        self.model, self.rows, self.name = model, rows, name
         self.delta, self.target, self.seed, self.most_rows = checked_delta(delta), target, int(seed), int(most_rows)
         self.released = checked_released(released, cells=model.n_cells is not None)
         self.known_groups = model.groups(rows)
         self.groups = [str(group) for group in self.known_groups]
         release = model.encoder if isinstance(model.encoder, Release) and not model.steps else None
+        is_of_release = release is not None and release.is_of(rows)
         self.trees = release if release is not None and release.traits.cut_apart else None
-        self.is_new = self.trees is not None and not self.trees.is_of(rows)
-        self.table = None
-        if release is not None and (self.trees is not None or release.is_of(rows)):
-            self.table = release.table_
+        self.is_new = self.trees is not None and not is_of_release
+        self.table = release.table_ if release is not None and (self.trees is not None or is_of_release) else None
+        self.table_of_trees = None if self.trees is None else self.table
         self.laws: tuple[Law, ...] = ()
-        if (
-            "latent" not in self.released and self.trees is None
-        ):  # next to a latent, a cell adds nothing and certifies nothing
+        if "latent" not in self.released and self.trees is None:  # next to a latent, a cell certifies nothing
             self.laws = ("row", "person") if most_rows > 1 else ("row",)
         encoder = model.innermost
         self.latent_law = None if encoder is None or "label" in self.released else encoder.latent_law()
@@ -229,79 +226,74 @@ class Case:
     @cached_property
     def n(self) -> dict[str, int]:
         """Number of rows of each group in the table, or in the sample."""
-        sizes = self.sample.group_sizes(self.known_groups) if self.trees is None else self.table_counts.sum(axis=(0, 2))
+        table = self.table_of_trees
+        sizes = self.sample.group_sizes(self.known_groups) if table is None else table.counts.sum(axis=(0, 2))
         return dict(zip(self.groups, sizes.tolist(), strict=True))
+
+    @property
+    def n_cells(self) -> int | None:
+        """Number of cells, or of pairs of cell and label, that can be released; None where none are certified."""
+        if self.table_of_trees is not None:
+            n_labels, _, n_cells = self.table_of_trees.counts.shape
+            return n_cells * (n_labels if "label" in self.released else 1)
+        return sum(part.counts.shape[2] for part in self.counted["row"]) if self.laws else None
 
     @cached_property
     def fingerprint(self) -> str:
         """Keyed hash of the rows that the statements are about."""
-        if self.trees is not None and self.table is not None:
-            return self.table.fingerprint
-        return self.rows.fingerprint(self.model.secret)
-
-    @cached_property
-    def table_counts(self) -> IntArray:
-        """Rows of the table that the release was fitted to, by label, group and cell."""
-        if self.table is None:
-            raise DataError("The release was not fitted to a Table, whose cells could be stated.")
-        return self.table.counts
+        table = self.table_of_trees
+        return self.rows.fingerprint(self.model.secret) if table is None else table.fingerprint
 
     @cached_property
     def counted(self) -> dict[Law, list[Counted]]:
         """Independent rows of each law by label, group and cell, for each of the models that share out the persons."""
         samples = {law: self.sample if law == "row" else self.rows.one_row_per_person(self.seed) for law in self.laws}
-        return {law: self._count(sample) for law, sample in samples.items()}
+        found: dict[Law, list[Counted]] = {}
+        for law, sample in samples.items():
+            if "label" in self.released and not sample.labels:
+                raise DataError("released names the label, but the rows have none: give the table its label.")
+            parts = self._counts(sample)
+            firsts = np.cumsum([0, *(part.shape[2] for part in parts)]).tolist()
+            found[law] = [
+                self._released_with(Counted(part, sample.labels, share=1 / len(parts), first=first))
+                for part, first in zip(parts, firsts, strict=False)
+            ]
+        return found
 
-    def _count(self, sample: Table) -> list[Counted]:
-        model, with_label = self.model, "label" in self.released
-        if with_label and not sample.labels:
-            raise DataError("released names the label, but the rows have none: give the table its label.")
-        counts, sizes = model.kept_counts(sample), model.cells_of_models
+    def _counts(self, sample: Table) -> list[IntArray]:
+        """Count rows by label, group and cell, for each of the models."""
+        model, sizes = self.model, self.model.cells_of_models
+        counts = model.kept_counts(sample)
         if counts is None:
-            shape = len(self.groups), sum(sizes)
-            counts = sample.count_cells(sample.group_numbers(self.known_groups), model.cells(sample), shape)
-        ends = np.cumsum(sizes)
-        found = [
-            Counted(counts[:, :, end - k : end], sample.labels, share=1 / len(sizes), first=int(end - k))
-            for end, k in zip(ends, sizes, strict=True)
-        ]
-        return [part.of_pairs() for part in found] if with_label else found
+            group, shape = sample.group_numbers(self.known_groups), (len(self.groups), sum(sizes))
+            counts = sample.count_cells(group, model.cells(sample), shape)
+        return np.split(counts, np.cumsum(sizes)[:-1], axis=2)
 
-    @property
-    def _n_cells(self) -> int | None:
-        """Number of cells that can be released."""
-        if self.trees is not None:
-            return self.table_counts.shape[2] * (self.table_counts.shape[0] if "label" in self.released else 1)
-        return sum(part.counts.shape[2] for part in self.counted["row"]) if self.laws else None
+    def _released_with(self, counted: Counted) -> Counted:
+        """Return the counts of what is released: of cells, or of pairs of cell and label."""
+        return counted.of_pairs() if "label" in self.released else counted
 
-    def _statements_of_release(self) -> Iterator[Statement]:
+    def _statements_of_table(self, table: ReleasedTable) -> Iterator[Statement]:
         """State the table that the release was fitted to, and persons to come by the law of its trees."""
-        if self.table is None:
+        fold = self._released_with(Counted(table.counts, self.rows.labels)).fold(self.groups, 0.0)
+        is_one_row_each = np.array_equal(table.persons_behind, table.counts.sum(axis=(0, 2)))
+        behind = dict(zip(self.groups, table.persons_behind.tolist(), strict=True))
+        yield table_statement(fold, {} if is_one_row_each else behind)
+        n_trees = len(table.blocks)
+        if self.trees is None or not n_trees or "label" in self.released:  # a true label does not follow from the cell
             return
-        counted = Counted(self.table_counts, self.rows.labels)
-        if "label" in self.released:
-            counted = counted.of_pairs()
-        fold, behind = counted.fold(self.groups, 0.0), self.table.persons_behind
-        is_one_row_each = np.array_equal(behind, self.table_counts.sum(axis=(0, 2)))
-        yield table_statement(fold, {} if is_one_row_each else dict(zip(self.groups, behind.tolist(), strict=True)))
-        blocks = self.table.blocks
-        if self.trees is None or not blocks or "label" in self.released:  # a true label does not follow from the cell
-            return
-        each = delta_of_each(self.delta, len(blocks))
-        yield blocks_statement(
-            tuple(
-                FoldBlocks(1 / len(blocks), each, dict(zip(self.groups, map(tuple, part.tolist()), strict=True)))
-                for part in blocks
-            )
-        )
+        each = delta_of_each(self.delta, n_trees)
+        by_group = [dict(zip(self.groups, map(tuple, part.tolist()), strict=True)) for part in table.blocks]
+        yield blocks_statement(tuple(FoldBlocks(1 / n_trees, each, blocks) for blocks in by_group))
         if self.is_new:
-            yield statement_on_new_persons(self._count_new(self.trees), blocks, self.groups)
+            counts = [part.sum(axis=0) for part in self._counts(self._new_persons(table, self.trees.key_))]
+            yield statement_on_new_persons(counts, table.blocks, self.groups)
 
-    def _count_new(self, release: Release) -> list[IntArray]:
-        """Count one row of each new person by group and cell, for each fold; raise if there are none."""
-        rows, table = self.rows, release.table_
-        if table is not None and len(table.person) and rows.persons.named:
-            known = table.kept_cells(rows.persons, release.key_) >= 0
+    def _new_persons(self, table: ReleasedTable, key: Key) -> Table:
+        """Return one row of each person who is not in the table; raise if there are none."""
+        rows = self.rows
+        if len(table.person) and rows.persons.named:
+            known = table.kept_cells(rows.persons, key) >= 0
             if known.all():
                 raise DataError(
                     "All of these persons are in the table that the release was fitted to, which is another table than "
@@ -309,17 +301,14 @@ class Case:
                 )
             rows = rows.take(~known)
         _refuse_used_rows(self.model, rows)
-        sample = rows.random_rows(self.seed, self.most_rows)
-        shape = len(self.groups), sum(self.model.cells_of_models)
-        counts = sample.count_cells(sample.group_numbers(self.known_groups), self.model.cells(sample), shape)
-        return np.split(counts.sum(axis=0), np.cumsum(self.model.cells_of_models)[:-1], axis=1)
+        return rows.random_rows(self.seed, self.most_rows)
 
-    def certificate(self, look: int) -> Certificate:
+    def certificate(self, look: int, audit: AttackResult | None = None) -> Certificate:
         """Make the certificate of a given look, without recording it."""
-        delta = delta_of_look(self.delta, max(look, 1))
-        made = [*self._statements_of_release(), *counted_statements(self, delta), *model_statements(self)]
-        if self.attack is not None:
-            made += attack_statements(self.attack)
+        made = [] if self.table is None else [*self._statements_of_table(self.table)]
+        made += counted_statements(self.counted, self.groups, delta_of_look(self.delta, max(look, 1)))
+        made += model_statements(self.latent_law, self.n_draws, self.seed)
+        made += () if audit is None else attack_statements(audit)
         statements = tuple(statement.judged(self.target) for statement in made)
         certificate = Certificate(
             status=status_of(statements, self.target),
@@ -328,7 +317,7 @@ class Case:
             released=self.released,
             columns=_columns(self),
             n=self.n,
-            n_cells=self._n_cells,
+            n_cells=self.n_cells,
             delta=self.delta,
             target=self.target,
             look=look,
@@ -340,10 +329,10 @@ class Case:
             rows=self.fingerprint,
             versions=_versions(),
         )
-        if self.attack is not None:
-            _check_for_contradiction(certificate, self, self.attack)
+        if audit is not None:
+            _check_for_contradiction(certificate, self, audit)
         texts = [Assumption(key, ASSUMPTIONS[key].format(**facts)) for key, facts in _assumptions(certificate, self)]
-        limits = () if self.attack is None else self.attack.limits
+        limits = () if audit is None else audit.limits
         certificate = replace(certificate, assumptions=(*texts, *(Assumption("limit", text) for text in limits)))
         return certificate.sealed(self.model.secret) if self.model.secret else certificate
 

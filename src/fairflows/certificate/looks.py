@@ -35,8 +35,9 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from fairflows.exceptions import DataError, warn_user
+from fairflows.table.folders import new_file, write_private
 from fairflows.table.json_text import parse_json
-from fairflows.table.persons import KEY_BYTES, Hashes, Key, Persons, RowsSeen, fingerprint, is_part, new_key
+from fairflows.table.persons import KEY_BYTES, Key, Persons, RowsSeen, fingerprint, is_part, new_key
 
 ENVIRONMENT = "FAIRFLOWS_LEDGER"
 
@@ -114,18 +115,6 @@ def open_looks() -> Iterator[Looks]:
     ------
     DataError
         The folder cannot be written, or a file in it is damaged: a look that cannot be counted cannot be certified.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"age": [31, 45, 27]})
-    >>> with open_looks() as looks:
-    ...     rows = looks.rows(frame, Persons.of(["ann", "bob", "eve"]))
-    ...     first, _ = looks.find(rows, "a model", looks.request("a model", "these rows", 0.05))
-    ...     _ = looks.record(rows, first)
-    ...     again, _ = looks.find(rows, "a model", looks.request("a model", "these rows", 0.05))
-    ...     other, _ = looks.find(rows, "another", looks.request("another", "these rows", 0.05))
-    >>> first.number, again.number, other.number
-    (1, 1, 2)
     """
     named = os.environ.get(ENVIRONMENT)
     folder = Path(named).expanduser().absolute() if named else platformdirs.user_data_path("fairflows", appauthor=False)
@@ -172,17 +161,8 @@ def _key_of(folder: Path) -> Key:
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file that only the user may read; it appears whole or not at all."""
-    side = path.with_name(f".{path.name}.partial")
-    with _explained(path.parent):
-        try:
-            with os.fdopen(os.open(side, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(side, path)
-        except BaseException:
-            side.unlink(missing_ok=True)
-            raise
+    with _explained(path.parent), new_file(path) as side:
+        write_private(side, data)
 
 
 def _share_persons(one: RowsSeen, other: RowsSeen) -> bool:
@@ -196,7 +176,9 @@ def _read(path: Path, key: Key) -> tuple[RowsSeen, Look]:
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
             about = parse_json(str(file["about"]))
-            persons, contents = _hashes(file["persons"]), _hashes(file["contents"])
+            persons, contents = file["persons"], file["contents"]
+        if any(hashes.dtype != np.uint64 or hashes.ndim != 1 for hashes in (persons, contents)):
+            raise ValueError("hashes are a list of 64-bit numbers")
         written, format_ = about["key"], about["format"]
         rows = RowsSeen(about["named"], persons, contents)
         look = Look(about["number"], about["model"], about["request"], about["date"]) if format_ == _FORMAT else None
@@ -210,12 +192,6 @@ def _read(path: Path, key: Key) -> tuple[RowsSeen, Look]:
     if written != _digest(key):
         raise DataError(f"{path}: was written with another key than {path.parent / _KEY}; restore that key.")
     return rows, look
-
-
-def _hashes(array: np.ndarray) -> Hashes:
-    if array.dtype != np.uint64 or array.ndim != 1:
-        raise ValueError("hashes are a list of 64-bit numbers")
-    return array
 
 
 def _digest(key: Key) -> str:

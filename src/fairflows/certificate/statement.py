@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,7 @@ from fairflows.bounds.cells import (
 from fairflows.bounds.model import statistical_distance, statistical_distance_upper_bound
 from fairflows.bounds.planning import delta_of_each
 from fairflows.bounds.shared_table import known_share_distance, table_distance
-
-if TYPE_CHECKING:
-    from fairflows.certificate.certify import Case
+from fairflows.encoder.base import LatentLaw
 
 About = Literal["table", "population", "new persons", "model", "attack", "density"]
 Law = Literal["row", "person"]
@@ -250,26 +248,7 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class AttackResult:
-    """Result of an attack, as far as a certificate states it.
-
-    Attributes
-    ----------
-    attack_lower : float
-        Lower bound on the true Δ that the best adversary proves.
-    best : str
-        Adversary that was chosen on validation persons.
-    delta : float
-        δ, the probability that the bound is wrong.
-    density_gap_lower : dict
-        For each group, a lower bound on the distance between p̂_a and the truth, each at δ. Empty for a model without
-        densities.
-    released : tuple of str
-        Parts of the release that were attacked.
-    model, rows : str
-        Keyed hashes of the model, empty for an array, and of the attacked test rows, at most one of each person.
-    limits : tuple of str
-        Sentences about attacks that could not be tried.
-    """
+    """Result of an attack, as far as a certificate states it; see `fairflows.Audit`."""
 
     attack_lower: float
     best: str
@@ -338,16 +317,15 @@ def _observed(counts: Counts) -> float:
     return table_distance(counts) if counts.sum(axis=1).all() else 0.0
 
 
-def counted_statements(case: Case, delta: float) -> Iterator[Statement]:
+def counted_statements(counted: dict[Law, list[Counted]], groups: Sequence[str], delta: float) -> Iterator[Statement]:
     """Bound the distance of the true distribution by counting persons that are new to the models.
 
     There is one statement per law, and for a random row one given each label.
     """
-    for law in case.laws:
-        parts = case.counted[law]
+    for law, parts in counted.items():
         each = delta_of_each(delta, len(parts))
-        yield from_counts(law, None, tuple(part.fold(case.groups, each) for part in parts))
-        by_label = [part.folds_by_label(case.groups, each) for part in parts] if law == "row" else [{}]
+        yield from_counts(law, None, tuple(part.fold(groups, each) for part in parts))
+        by_label = [part.folds_by_label(groups, each) for part in parts] if law == "row" else [{}]
         for label in by_label[0]:
             yield from_counts(law, label, tuple(folds[label] for folds in by_label))
 
@@ -366,9 +344,8 @@ def from_counts(law: Law, given: str | None, folds: tuple[FoldCounts, ...]) -> S
     )
 
 
-def model_statements(case: Case) -> Iterator[Statement]:
+def model_statements(law: LatentLaw | None, n_draws: int, seed: int) -> Iterator[Statement]:
     """Bound the distance if the estimated densities are the truth, also given each label that has densities."""
-    law = case.latent_law
     if law is None:
         return
     for label in [None, *law.labels]:
@@ -377,7 +354,7 @@ def model_statements(case: Case) -> Iterator[Statement]:
         if exact is not None:
             estimate = upper = float(exact_statistical_distance(exact))
         else:
-            table = law.log_density_table(case.n_draws, case.seed, label)
+            table = law.log_density_table(n_draws, seed, label)
             estimate, upper = statistical_distance(table), statistical_distance_upper_bound(table, delta)
         yield Statement(
             about="model",

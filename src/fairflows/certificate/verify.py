@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from fairflows.bounds.planning import delta_of_look
-from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.certificate import Certificate, status_of
 from fairflows.certificate.certify import Case, request_of
 from fairflows.certificate.looks import open_looks
-from fairflows.certificate.statement import AttackResult, FoldBlocks, FoldCounts, Statement
+from fairflows.certificate.statement import FoldBlocks, FoldCounts, Statement
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released
 from fairflows.storage import model_hash
@@ -103,18 +103,7 @@ def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
     return Verification(tuple(found), sealed=bool(key))
 
 
-def _differences(certificate: Certificate, model: Released, name: str, rows: Table) -> Iterator[Difference]:
-    c, attack = certificate, certificate.find("attack")
-    found = None
-    if attack is not None:
-        found = AttackResult(
-            attack_lower=attack.distance,
-            best=attack.source,
-            delta=attack.delta,
-            density_gap_lower=c.density_gap_lower,
-            released=c.released,
-            model=c.model,
-        )
+def _differences(c: Certificate, model: Released, name: str, rows: Table) -> Iterator[Difference]:
     try:
         case = Case(
             model,
@@ -126,21 +115,28 @@ def _differences(certificate: Certificate, model: Released, name: str, rows: Tab
             n_draws=c.n_draws,
             seed=c.seed,
             most_rows=c.most_rows,
-            attack=found,
         )
-        delta_of_look(case.delta, c.look if case.trees is None else 1)
+        look = 0 if case.trees is not None else c.look
+        delta_of_look(case.delta, look if case.trees is None else 1)
     except ValueError as error:
         yield Difference("settings", f"No certificate can have these settings: {error}")
         return
     try:
-        again = case.certificate(c.look if case.trees is None else 0)
+        again = case.certificate(look)
     except DataError as error:
         yield Difference("rows", f"It cannot be computed again from these rows: {error}")
         return
-    if case.trees is None:
+    if case.trees is None or case.table is None:
         yield from _differences_in_looks(c, case)
-    elif (counts := case.trees.counts_again(rows)) is not None and not np.array_equal(counts, case.table_counts):
+    elif (counts := case.trees.counts_again(rows)) is not None and not np.array_equal(counts, case.table.counts):
         yield Difference("table row", "The cells of the table, counted again, are not those that were released.")
+    trusted = [  # an attack is not run again: its numbers are taken as they are
+        Statement(about=s.about, by=s.by, group=s.group, distance=s.distance, delta=s.delta, source=s.source)
+        for s in c.statements
+        if s.is_lower
+    ]
+    statements = (*again.statements, *trusted)
+    again = replace(again, statements=statements, status=status_of(statements, c.target))
     for what in ("status", "n", "n_cells"):
         if getattr(c, what) != getattr(again, what):
             yield Difference(what, f"{what} is {getattr(again, what)}; the certificate says {getattr(c, what)}.")
@@ -167,12 +163,11 @@ def _differences_in_looks(c: Certificate, case: Case) -> Iterator[Difference]:
     if not case.rows.persons.named:
         return
     with open_looks() as looks:
-        request, others = request_of(looks, case), looks.at(looks.rows(case.rows.X, case.rows.persons))
-    known = next((look for look in others if look.request == request), None)
-    if known is None and any(look.number == c.look for look in others):
+        look, others = looks.find(looks.rows(case.rows.X, case.rows.persons), case.name, request_of(looks, case))
+    if not look.date and any(other.number == c.look for other in others):
         yield Difference("look", f"Another certificate is look {c.look} of these persons in the user's record.")
-    elif known is not None and known.number != c.look:
-        text = f"The user's record has it as look {known.number} of these persons; it spends δ as look {c.look}."
+    elif look.date and look.number != c.look:
+        text = f"The user's record has it as look {look.number} of these persons; it spends δ as look {c.look}."
         yield Difference("look", text)
 
 
