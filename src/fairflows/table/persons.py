@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import hmac
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -33,7 +33,6 @@ from fairflows.table.columns import distinct_values, floats, is_number, is_time,
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
-from collections.abc import Mapping
 
 KEY_BYTES = 32
 FEWEST_KEY_BYTES = 16  # of a key that the user brings
@@ -214,12 +213,9 @@ class Persons:
         rows. Never for rows that are released. Rows of another `part` have other coins, so that an adversary that
         learns from one part does not meet its coins again in another.
         """
-        order = np.argsort(contents, kind="stable")
-        _, first, counts = np.unique(contents[order], return_index=True, return_counts=True)
-        place = np.empty(len(contents), dtype=np.int64)
-        place[order] = np.arange(len(contents)) - np.repeat(first, counts)
-        names = np.char.add(np.char.add(np.char.add(part, contents.astype(str)), "-"), place.astype(str))
-        return cls(names.astype(object), np.arange(len(contents)))
+        place = pd.Series(contents).groupby(contents).cumcount()
+        names = [f"{part}{row}-{number}" for row, number in zip(contents, place, strict=True)]
+        return cls(np.array(names, dtype=object), np.arange(len(contents)))
 
     @classmethod
     def newly_named(cls, n_rows: int) -> Persons:
@@ -227,9 +223,7 @@ class Persons:
 
         Coins are fresh, but the same in two parts of one computation.
         """
-        numbers = _fresh_generator().integers(2**63, size=n_rows)
-        names = np.char.add(np.char.add(numbers.astype(str), "-"), np.arange(n_rows).astype(str))
-        return cls(names.astype(object), np.arange(n_rows))
+        return cls(integers_as_text(_fresh_generator().integers(2**63, size=n_rows)), np.arange(n_rows))
 
     @property
     def named(self) -> bool:
@@ -512,23 +506,23 @@ class RowsSeen:
         """Count the other's rows of persons whose names are not here, that are recognised by their values."""
         contents = other.contents
         if self.named and other.named:
-            contents = contents[_times_among(other.persons, *self._distinct_persons) == 0]
+            contents = contents[self._names.get_indexer(other.persons) < 0]
         return self._recognised(contents)
 
     @cached_property
-    def _distinct_persons(self) -> tuple[Hashes, npt.NDArray[np.intp]]:
-        """The distinct persons, in rising order, and how often each occurs; found once, since rows may come singly."""
-        return np.unique(self.persons, return_counts=True)
+    def _names(self) -> pd.Index:
+        """Hashes of the distinct persons; found once, because rows may come singly."""
+        return pd.Index(self.persons).unique()
 
     @cached_property
-    def _distinct_contents(self) -> tuple[Hashes, npt.NDArray[np.intp]]:
-        """The same of the contents."""
-        return np.unique(self.contents, return_counts=True)
+    def _rows(self) -> pd.Series:
+        """Number of rows of each content."""
+        return _counts(self.contents)
 
     @cached_property
     def _n_once(self) -> int:
-        """How many rows have values that no other has."""
-        return int((self._distinct_contents[1] == 1).sum())
+        """Number of rows with values that no other row has."""
+        return int((self._rows == 1).sum())
 
     def would_be_seen(self, other: RowsSeen) -> bool:
         """Whether `shared` would notice if the other's rows were all among these."""
@@ -541,13 +535,12 @@ class RowsSeen:
         many fresh rows would bring new values. And rows that only one person has in each file are the same ones where
         they are more than five times as frequent as rows of equal values are within this file.
         """
-        n = len(self.contents)
-        values, times = np.unique(two, return_counts=True)
-        times_here = _times_among(values, *self._distinct_contents)
-        is_part_of_these = 0 < len(two) <= n and bool((times_here >= times).all())
+        n, there = len(self.contents), _counts(two)
+        here = self._rows.reindex(there.index, fill_value=0)
+        is_part_of_these = 0 < len(two) <= n and bool((here >= there).all())
         if is_part_of_these and (n == len(two) or self._brings_new_values(len(two))):
             return len(two)
-        alike = int(((times == 1) & (times_here == 1)).sum())
+        alike = int(((there == 1) & (here == 1)).sum())
         by_chance = len(two) * (n - self._n_once + 1) / max(n, 1)
         return alike if alike > 5 * by_chance else 0
 
@@ -661,21 +654,14 @@ class Ledger:
 
 
 def is_part(part: Hashes, whole: Hashes) -> bool:
-    """Whether every row of one file is in another, in any order, as often: nothing shows that they are other rows."""
-    if not 0 < len(part) <= len(whole):
-        return False
-    values, counts = np.unique(part, return_counts=True)
-    known, known_counts = np.unique(whole, return_counts=True)
-    place = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    return bool(np.all((known[place] == values) & (known_counts[place] >= counts)))
+    """Return whether every row of one file is in another, in any order, as often: nothing shows that they differ."""
+    rows = _counts(part)
+    return 0 < len(part) <= len(whole) and bool((_counts(whole).reindex(rows.index, fill_value=0) >= rows).all())
 
 
-def _times_among(hashes: Hashes, values: Hashes, times: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Return how often each hash occurs, given the distinct values in rising order and how often each of them does."""
-    if not len(values):
-        return np.zeros(len(hashes), dtype=np.intp)
-    place = np.minimum(np.searchsorted(values, hashes), len(values) - 1)
-    return np.where(values[place] == hashes, times[place], 0)
+def _counts(hashes: Hashes) -> pd.Series:
+    """Return how often each hash occurs."""
+    return pd.Series(hashes).value_counts(sort=False)
 
 
 def _as_base64(hashes: Hashes) -> str:
