@@ -31,7 +31,7 @@ from fairflows.paper.baselines import (
     RawFeatures,
 )
 from fairflows.release.release import Release
-from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, secrets_in_pickles
+from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting
 from fairflows.table.table import Table
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -243,11 +243,8 @@ def test_whether_encoding_needs_the_attribute(name, encoder, table):
 def test_pickles_hold_neither_the_key_nor_the_ledger(encoder, table):
     secret, persons = bytes(encoder.key_), encoder.ledger_.used[0].persons.tobytes()
     packed = pickle.dumps(encoder)
-    with secrets_in_pickles():
-        knowingly = pickle.dumps(encoder)
     for hidden in (secret, persons):
         assert hidden not in packed
-        assert hidden in knowingly
     again = pickle.loads(packed)
     for use in (again.transform, again.predict, again.read):
         with pytest.raises(DataError, match=r"leaves out the secret key.*model\.key_\.restore\(key\)"):
@@ -260,7 +257,6 @@ def test_pickles_hold_neither_the_key_nor_the_ledger(encoder, table):
     assert "key" not in vars(encoder) or again.key == encoder.key, "one key for all parts"
     with pytest.raises(DataError, match="leaves out the list of the rows"):
         again.already_used(table)
-    assert_frame_equal(pickle.loads(knowingly).transform(table), expected)
 
 
 def test_copies_within_a_process_keep_the_key_and_the_ledger(encoder, table):

@@ -3,6 +3,7 @@
 import os
 
 from fairflows.paper.experiments.result import in_processes
+from fairflows.table.persons import Key, Ledger
 
 
 def describe(numbers: list[float]) -> tuple[float, int]:
@@ -15,3 +16,12 @@ def test_results_come_in_order_from_other_processes():
     assert [total for total, _ in found] == [0, 3, 6]
     assert os.getpid() not in {process for _, process in found}
     assert in_processes(describe, items[:1], 1) == [(0, os.getpid())]
+
+
+def used_by(ledger: Ledger) -> tuple[bytes, int]:
+    return bytes(ledger.key), len(ledger.used)
+
+
+def test_keys_and_ledgers_go_along():
+    ledger = Ledger(Key(b"sixteen or more bytes"), [])
+    assert in_processes(used_by, [ledger, ledger], 2) == [(b"sixteen or more bytes", 0)] * 2

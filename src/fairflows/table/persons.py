@@ -13,9 +13,7 @@ from __future__ import annotations
 import base64
 import hmac
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -112,27 +110,12 @@ class Key:
     def __deepcopy__(self, memo: dict[int, object]) -> Key:
         return self
 
-    def __reduce__(self) -> tuple[Callable[..., Key], tuple[bytes | str]]:
-        if secrets_travel.get():
-            return Key, (bytes(self),)
+    def __reduce__(self) -> tuple[Callable[..., Key], tuple[str]]:
         return Key.without_secret, (self._digest,)
 
 
 Secret: TypeAlias = bytes | Key
 """What a keyed hash is made with."""
-
-secrets_travel = ContextVar("secrets_travel", default=False)
-"""Whether a pickle that is made now may hold secrets."""
-
-
-@contextmanager
-def secrets_in_pickles() -> Iterator[None]:
-    """Let pickles that are made in this block hold keys and ledgers, for other processes of the same user."""
-    before = secrets_travel.set(True)
-    try:
-        yield
-    finally:
-        secrets_travel.reset(before)
 
 
 class KeySetting:
@@ -649,8 +632,8 @@ class Ledger:
     def __deepcopy__(self, memo: dict[int, object]) -> Ledger:
         return Ledger(self.key, None if self._used is None else list(self._used))
 
-    def __reduce__(self) -> tuple[type[Ledger], tuple[Secret, list[RowsSeen] | None]]:
-        return Ledger, (self.key, self._used if secrets_travel.get() else None)
+    def __reduce__(self) -> tuple[type[Ledger], tuple[Secret, None]]:
+        return Ledger, (self.key, None)
 
 
 def is_part(part: Hashes, whole: Hashes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import multiprocessing
 import pickle
@@ -10,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataWarning
-from fairflows.table.persons import secrets_in_pickles
+from fairflows.table.persons import Key, Ledger
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,10 +66,19 @@ def _work_on_bytes(packed: bytes) -> bytes:
     return _packed(work(item))
 
 
+class _Packer(pickle.Pickler):
+    """Pickle models with their keys and ledgers, for another of our processes; the pickle is not kept."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Key):
+            return Key, (bytes(value),)
+        return (Ledger, (value.key, value.used)) if isinstance(value, Ledger) else NotImplemented
+
+
 def _packed(value: object) -> bytes:
-    """Return a pickle that holds the keys of models: it goes from one of our processes to another, and is not kept."""
-    with secrets_in_pickles():
-        return pickle.dumps(value)
+    with io.BytesIO() as stream:
+        _Packer(stream).dump(value)
+        return stream.getvalue()
 
 
 def _ignore_data_warnings() -> None:
