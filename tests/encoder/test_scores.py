@@ -19,7 +19,7 @@ def table(n=2100, n_classes=2):
     X["since"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D")
     X["for"] = pd.to_timedelta(rng.integers(0, 900, n), unit="h")
     X["text"] = rng.choice(["u", "v", None], n)
-    X["town"] = [f"t{i}" for i in np.minimum(rng.geometric(0.05, n), 90)]
+    X["town"] = [f"t{i}" for i in np.minimum(rng.geometric(0.05, n), 35)]
     score = X["a"] + X["b"].fillna(1) * (X["text"] == "u") + (X["town"] < "t3") + rng.normal(size=n) / 3
     return X, np.digitize(score, [0.5, 1.5][: n_classes - 1])
 
@@ -44,6 +44,30 @@ def test_trees_give_the_rounded_probabilities_of_scikit_learn(n_classes, max_lea
     score, rows = fitted(trees, X, y), new_rows(X)
     own = trees.fit(score.features.matrix(X), y)
     np.testing.assert_array_equal(score.predict_proba(rows), rounded(own.predict_proba(score.features.matrix(rows))))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_rare_categories_of_a_column_of_many_are_told_apart(n_classes):
+    rng = np.random.default_rng(0)
+    towns, n = 400, 8000
+    of_town = rng.integers(0, n_classes, towns)
+    place = rng.integers(0, towns, n)
+    X = pd.DataFrame({"town": [f"t{i}" for i in place], "noise": rng.normal(size=n)})
+    y = np.where(rng.random(n) < 0.8, of_town[place], rng.integers(0, n_classes, n))
+    fresh = rng.integers(0, towns, n)
+    score = fitted(HistGradientBoostingClassifier(random_state=0), X, y)
+    asked = pd.DataFrame({"town": [f"t{i}" for i in fresh], "noise": rng.normal(size=n)})
+    assert (score.predict_proba(asked).argmax(axis=1) == of_town[fresh]).mean() > 0.95
+    new = asked.head(2).assign(town=["nowhere", "elsewhere"])
+    assert score.predict_proba(new.assign(noise=0.0)).std(axis=0).max() == 0, "unseen towns are alike"
+
+
+def test_a_category_of_few_rows_does_not_repeat_its_own_targets():
+    rng = np.random.default_rng(0)
+    X, y = pd.DataFrame({"town": [f"t{i // 2}" for i in range(4000)]}), rng.integers(0, 2, 4000)
+    score = fitted(HistGradientBoostingClassifier(random_state=0), X, y)
+    told = score.predict_proba(X)[:, 1]
+    assert abs(told - 0.5).mean() < 0.1, "two rows of a town say nothing about others, and the score knows it"
 
 
 def test_scores_are_rounded_each_by_itself():

@@ -23,7 +23,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.utils.extmath import softmax
 
 from fairflows.codec import Levels, OutsideValues
-from fairflows.encoder.base import FloatArray, IntArray
+from fairflows.encoder.base import FloatArray
 from fairflows.encoder.rows import TrainingRows
 from fairflows.exceptions import DataError
 from fairflows.table.columns import (
@@ -43,7 +43,9 @@ _DIGITS = 9  # of a score that are compared; matrix products differ in the last 
 _ROWS_PER_CHUNK = 2**10  # whose nodes in all trees stay in a core's own cache
 _ROWS_COMPARED = 256
 _LEVELS = 4  # to go down before rows that have reached a leaf are left out: finding them takes as long as a level
-_MOST_CATEGORIES = 40  # of a column that have an indicator of their own; the rarest ones share the last indicator
+_MOST_CATEGORIES = 40  # of a column that have an indicator of their own; of more, the means of the target are taken
+_ROWS_OF_ALL = 10  # a category's mean counts as many rows more, which have the mean of all
+_FOLDS = 5  # a row's own target is not in the mean that the score is fitted to
 
 
 @dataclass(frozen=True)
@@ -111,21 +113,33 @@ class OneHot:
     """The indicators of a column of categories."""
 
     levels: Levels
-    place: IntArray  # (n_levels,): the indicator of each level; rare levels share the last one
-
-    @classmethod
-    def fit(cls, levels: Levels, column: pd.Series) -> OneHot:
-        """Give an indicator to each level that is frequent in a column."""
-        counts = np.bincount(levels.codes(column), minlength=len(levels))
-        if len(counts) <= _MOST_CATEGORIES:
-            return cls(levels, np.arange(len(counts)))
-        is_frequent = np.ones(len(counts), dtype=bool)
-        is_frequent[np.argsort(counts, kind="stable")[: -(_MOST_CATEGORIES - 1)]] = False
-        return cls(levels, np.where(is_frequent, np.cumsum(is_frequent) - 1, _MOST_CATEGORIES - 1))
 
     def features(self, column: pd.Series) -> FloatArray:
-        """Return the indicators of rows, shape (n_rows, n_indicators)."""
-        return np.eye(int(self.place.max()) + 1)[self.place[self.levels.codes(column)]]
+        """Return the indicators of rows, shape (n_rows, n_levels)."""
+        return np.eye(len(self.levels))[self.levels.codes(column)]
+
+
+@dataclass(frozen=True)
+class TargetMeans:
+    """A column of many categories as the means of the target in each of them.
+
+    The mean of a rare category is drawn towards the mean of all rows.
+    """
+
+    levels: Levels
+    means: FloatArray  # (n_levels, n_targets)
+
+    @classmethod
+    def fit(cls, levels: Levels, column: pd.Series, targets: FloatArray) -> TargetMeans:
+        """Find the means of targets (n_rows, n_targets)."""
+        codes = levels.codes(column)
+        sums = np.stack([np.bincount(codes, target, len(levels)) for target in targets.T], axis=1)
+        counts = np.bincount(codes, minlength=len(levels))[:, None]
+        return cls(levels, (sums + _ROWS_OF_ALL * targets.mean(axis=0)) / (counts + _ROWS_OF_ALL))
+
+    def features(self, column: pd.Series) -> FloatArray:
+        """Return the means of the rows' categories, shape (n_rows, n_targets)."""
+        return self.means[self.levels.codes(column)]
 
 
 @dataclass(frozen=True)
@@ -133,16 +147,20 @@ class ScoreFeatures:
     """The columns of a table as one matrix of numbers: times in seconds, then indicators, then numbers."""
 
     times: list[Hashable]
-    categories: dict[Hashable, OneHot]
+    categories: dict[Hashable, OneHot | TargetMeans]
     numbers: list[Hashable]
 
     @classmethod
-    def fit(cls, X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn]) -> ScoreFeatures:
-        """Find the frequent categories of rows that `checked_columns` returned."""
+    def fit(cls, X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], targets: FloatArray) -> ScoreFeatures:
+        """Find the numbers of categories, from rows that `checked_columns` returned and their targets (n_rows, d)."""
         holds = {name: what.holds for name, what in columns.items() if isinstance(what, OrderedColumn)}
         times, numbers = ([name for name in holds if holds[name] == kind] for kind in ("times", "numbers"))
         levels = {name: what for name, what in columns.items() if isinstance(what, Levels)}
-        return cls(times, {name: OneHot.fit(level, X[name]) for name, level in levels.items()}, numbers)
+        categories = {
+            name: OneHot(level) if len(level) <= _MOST_CATEGORIES else TargetMeans.fit(level, X[name], targets)
+            for name, level in levels.items()
+        }
+        return cls(times, categories, numbers)
 
     def matrix(self, X: pd.DataFrame) -> FloatArray:
         """Return the features of rows, shape (n_rows, n_features); missing numbers are NaN."""
@@ -260,14 +278,21 @@ def fit_score(
     alone.
     """
     X = rows.X.iloc[places]
-    features = ScoreFeatures.fit(X, columns)
+    classifies = is_classifier(model)
+    targets = np.eye(int(y.max()) + 1)[y.astype(np.intp)][:, 1:] if classifies else np.asarray(y, np.float64)[:, None]
+    features = ScoreFeatures.fit(X, columns, targets)
     x = features.matrix(X)
+    if any(isinstance(what, TargetMeans) for what in features.categories.values()):
+        # A stream of its own: made-up data drawn by the same seed would have targets that follow the folds.
+        folds = np.random.default_rng([model.random_state, _FOLDS]).integers(_FOLDS, size=len(X))
+        for own in (folds == fold for fold in np.unique(folds)):
+            x[own] = ScoreFeatures.fit(X[~own], columns, targets[~own]).matrix(X[own])
     x[:, np.isnan(x).all(axis=0)] = 0  # trees cannot bin a column without a value, and do not split a constant one
     model.fit(x, y)
-    score = Score(features, BoostedTrees.of(model), is_classifier(model))
-    some = slice(_ROWS_COMPARED)
-    own = model.predict_proba(x[some]) if score.classifies else model.predict(x[some])[:, None]
-    found = score.predict_proba(X[some]) if score.classifies else score.values(X[some])
-    if not np.allclose(found, own):
+    score, some = Score(features, BoostedTrees.of(model), classifies), X[:_ROWS_COMPARED]
+    asked = features.matrix(some)
+    told = model.predict_proba(asked) if classifies else model.predict(asked)[:, None]
+    found = score.predict_proba(some) if classifies else score.values(some)
+    if not np.allclose(found, told):
         raise RuntimeError(f"scikit-learn {sklearn.__version__} lays out its trees in a way that is not known here.")
     return score
