@@ -404,6 +404,23 @@ def summary(results: pd.DataFrame) -> Iterator[str]:
             yield f"| {' | '.join(_shown(line))} |"
 
 
+def overview(results: pd.DataFrame) -> Iterator[str]:
+    """Yield one Markdown table of all data sets: Δ proved, AUC on original rows, AUC on released rows."""
+    tables = list(dict.fromkeys(results["table"]))
+    yield ""
+    yield f"| method | {' | '.join(tables)} |"
+    yield "|---" * (len(tables) + 1) + "|"
+    for method, lines in results.groupby("method", sort=False):
+        by_table = lines.set_index("table").reindex(tables)
+        cells = [_in_short(line) for _, line in by_table.iterrows()]
+        yield f"| {method} | {' | '.join(cells)} |"
+
+
+def _in_short(line: pd.Series) -> str:
+    names = ("lower", "label_raw", "label_released")
+    return " / ".join("–" if pd.isna(line[name]) else f"{line[name]:.3f}".lstrip("0") for name in names)
+
+
 def _shown(line: pd.Series) -> list[str]:
     """Return the texts of a line."""
     measures = [
@@ -427,7 +444,8 @@ def main() -> None:
     parser.add_argument("--summary", action="store_true", help="print the results that there are, and run nothing")
     arguments = parser.parse_args()
     if arguments.summary:
-        print("\n".join(summary(pd.read_csv(arguments.out))))
+        results = pd.read_csv(arguments.out)
+        print("\n".join([*summary(results), *overview(results)]))
         return
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as ledger:
