@@ -126,7 +126,7 @@ def test_without_the_attribute(train, test):
     assert not cells.traits.needs_attribute
     alone = cells.set_params(identifier="person").transform(test.X.assign(person=test.identifier.to_numpy()))
     np.testing.assert_array_equal(alone["cell"], cells.transform(test)["cell"])
-    for ask in (cells.transform, cells.predict, cells.predict_proba):
+    for ask in (cells.transform, cells.predict):
         with pytest.raises(DataError, match="would not use the one that came"):
             ask(test.X, sensitive_features=test.a)
     with pytest.raises(DataError, match="needs the sensitive attribute"):
@@ -147,13 +147,10 @@ def test_five_groups(attribute):
     assert observed[0] < 0.25 < observed[1]
 
 
-def test_three_classes_and_class_probabilities(train, test):
+def test_three_classes(train, test):
     y = np.digitize(train.X["score"], [0.0, 1.0]).astype(str)
     cells = FairCells(5, target=1.0, **PLAIN).fit(train.X, y, sensitive_features=train.a)
-    probabilities = cells.predict_proba(test.X, sensitive_features=test.a)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     predicted = cells.predict(test.X, sensitive_features=test.a)
-    np.testing.assert_array_equal(cells.classes_[probabilities.argmax(axis=1)], predicted)
     assert (predicted == np.digitize(test.X["score"], [0.0, 1.0]).astype(str)).mean() > 0.8
 
 
@@ -164,8 +161,6 @@ def test_a_number_to_predict(train, test):
     predicted = cells.predict(test.X, sensitive_features=test.a)
     assert np.corrcoef(predicted, test.X["score"])[0, 1] > 0.9
     assert abs(predicted.mean() - (test.X["score"] * 10 + 3).mean()) < 0.5
-    with pytest.raises(DataError, match="is a number and has no class probabilities"):
-        cells.predict_proba(test.X, sensitive_features=test.a)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -22,10 +22,6 @@ pytestmark = pytest.mark.usefixtures("few_trees")
 KEY = bytes(range(32))
 
 
-def nothing_shown(done, total, text):
-    pass
-
-
 def population(n: int, seed: int, n_groups: int = 2, rows_each: int = 1) -> Table:
     """Numbers, counts and a text column, whose laws differ between the groups; some numbers are missing in no row."""
     rng = np.random.default_rng(seed)
@@ -75,7 +71,7 @@ def counts_of(found: MatchedTree, rows: StructureRows, coin: Coin) -> np.ndarray
 @pytest.mark.parametrize(("n_cells", "n_groups"), [(1, 2), (2, 2), (8, 2), (5, 2), (7, 5), (16, 5)])
 def test_blocks_are_those_of_even_leaves_and_the_persons_inside(n_cells, n_groups, ties):
     """The persons of a leaf are those strictly inside, one fewer than its blocks, and those at a cut who end there."""
-    structure = grow(structure_rows(4000, n_groups, ties=ties), n_cells, nothing_shown)
+    structure = grow(structure_rows(4000, n_groups, ties=ties), n_cells)
     rows = structure_rows(3000, n_groups, seed=1, ties=ties)
     found, blocks = cut(structure, rows.scores, rows.group, coins(0, 3000))
     sizes = np.bincount(rows.group, minlength=n_groups)
@@ -92,7 +88,7 @@ def test_blocks_are_those_of_even_leaves_and_the_persons_inside(n_cells, n_group
 def test_the_structure_does_not_depend_on_the_order_of_the_rows():
     rows = structure_rows(2000)
     order = np.random.default_rng(3).permutation(2000)
-    one, other = grow(rows, 16, nothing_shown), grow(rows.take(order), 16, nothing_shown)
+    one, other = grow(rows, 16), grow(rows.take(order), 16)
     np.testing.assert_array_equal(one.score, other.score)
     np.testing.assert_array_equal(one.children, other.children)
 
@@ -104,7 +100,7 @@ def test_ties_are_parted_by_coins_that_keep_the_law_equal():
     group = rng.integers(0, 2, n)
     scores = (rng.random(n) < np.where(group == 0, 0.3, 0.8)).astype(float)[:, None]
     rows = StructureRows.of(scores, group, scores, 2, 0)
-    found, _ = cut(grow(rows, 4, nothing_shown), scores, group, coins(0, n))
+    found, _ = cut(grow(rows, 4), scores, group, coins(0, n))
     np.testing.assert_array_equal(found.threshold[0], [0, 1])
     np.testing.assert_allclose(found.coin[0], [0.5 / 0.7, 0.3 / 0.8], atol=0.02)
     cells = found.cells(scores, group, coins(1, n))
@@ -120,7 +116,7 @@ def test_the_split_that_explains_most_is_taken():
     scores = rng.normal(size=(1000, 3))
     group = rng.integers(0, 2, 1000)
     rows = StructureRows.of(scores, group, scores[:, [2]] + 0.1 * rng.normal(size=(1000, 1)), 2, 0)
-    structure = grow(rows, 2, nothing_shown)
+    structure = grow(rows, 2)
     assert structure.score.tolist() == [2]
     found, _ = cut(structure, scores, group, coins(0, 1000))
     medians = [np.median(scores[group == a, 2]) for a in (0, 1)]
@@ -178,10 +174,6 @@ def test_groups_cannot_be_told_from_the_cells_of_new_persons(n_groups):
 def test_cells_tell_the_label_and_the_columns():
     encoder, test = tree(16).fit(population(6000, 0)), population(6000, 1)
     assert (encoder.predict(test) == test.y).mean() > 0.62 > 0.58 > max(test.y.mean(), 1 - test.y.mean())
-    probabilities = encoder.predict_proba(test)
-    assert probabilities.shape == (6000, 2)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-    np.testing.assert_array_equal(encoder.classes_[probabilities.argmax(axis=1)], encoder.predict(test))
     cell = encoder.transform(test)["cell"].to_numpy()
     height = test.X["height"].groupby(cell).transform("mean")
     assert np.corrcoef(height, test.X["height"])[0, 1] ** 2 > 0.2
@@ -205,8 +197,6 @@ def test_without_a_label_and_with_numbers():
     truth = test.X["height"] + test.X["wage"].clip(upper=5)
     residual = truth - regression.predict(test)
     assert residual.var() < 0.7 * truth.var()
-    with pytest.raises(DataError, match="no class probabilities"):
-        regression.predict_proba(test)
 
 
 @pytest.mark.filterwarnings("ignore:Values outside the training range")

@@ -58,7 +58,6 @@ def test_several_classes_and_none(mixed):
     labels = mixed.X["town"].to_numpy()
     X = mixed.X.drop(columns="town")
     encoder = FairFlow(**QUICK).fit(X, labels, sensitive_features=mixed.a)
-    assert encoder.predict_proba(X, sensitive_features=mixed.a).shape == (480, 3)
     assert set(encoder.predict(X, sensitive_features=mixed.a)) <= set(labels)
     without = FairFlow(**QUICK).fit(X, sensitive_features=mixed.a)
     assert without.history_["task"].eq(0).all()

@@ -95,7 +95,7 @@ def test_ranks_alone_may_choose_on_the_persons_at_the_cuts():
     group = np.repeat([0, 1], [150, 100])
     for _ in range(100):
         scores = rng.random((n, 1000))
-        structure = grow(StructureRows.of(scores, group, rng.normal(size=(n, 1)), 2, 0), 2, lambda *_: None)
+        structure = grow(StructureRows.of(scores, group, rng.normal(size=(n, 1)), 2, 0), 2)
         tree, blocks = cut(structure, scores, group, coins_of(rng, n))
         missed += abs(float(tree.threshold[0, 0] - tree.threshold[0, 1])) > blocks_upper_bound(blocks, 0.2)
     assert lower_limit(missed, 100) <= 0.2

@@ -270,7 +270,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         persons : Persons, default=None
             Who is who; by default as the table or the identifier says.
         """
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         bytes(self.key_)  # raises for a model that came out of a pickle without its key
         if sensitive_features is not None and not self.traits.takes_attribute:
             raise DataError(
@@ -339,7 +339,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the names of the encoded columns."""
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         return np.array(list(self.output_.dtypes), dtype=object)
 
     def __sklearn_tags__(self) -> Tags:
@@ -366,12 +366,6 @@ def forget(encoder: Encoder) -> None:
     """Remove the attributes of an earlier fit, so that a failed fit leaves an unfitted encoder."""
     for name in [name for name in vars(encoder) if name.endswith("_")]:
         delattr(encoder, name)
-
-
-def check_fitted(encoder: Encoder) -> None:
-    """Raise scikit-learn's error for an encoder that is not fitted."""
-    if "ledger_" not in vars(encoder):
-        check_is_fitted(encoder, "ledger_")
 
 
 def refuse_more_rows(encoder: Encoder, persons: Persons) -> None:

@@ -6,7 +6,8 @@ cells with levels ℓ_j, and is the solution of
 .. math:: \min_Q \sum_b μ_b \sum_j Q(j|b)\,\bigl[\lVert η_b - ℓ_j\rVert^2 + ρ(η_b, ℓ_j)\bigr] \quad\text{so that}\quad
           \tfrac12 \sum_j \Bigl|\sum_b (p_a - p_{a'})(b)\, Q(j|b)\Bigr| \le Δ \text{ for all groups } a, a',
 
-with every Q(· | b) a law. ρ is a multiple of the regret of predicting the class that the cell suggests instead of the
+with every Q(· | b) a law. Of more than two groups, each is kept within Δ/2 of a common law of cells instead, which is
+sufficient. ρ is a multiple of the regret of predicting the class that the cell suggests instead of the
 bin's own. Levels become the means of η in their cells, and the programme is solved again.
 
 Bins are cut from scores of the label, and of the group where it is not known at encoding (`BinnedScores`). The largest
@@ -16,7 +17,6 @@ Bins are cut from scores of the label, and of the group where it is not known at
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,6 @@ from fairflows.exceptions import DataError
 from fairflows.table.persons import Places
 
 _MOST_CLUSTERED = 20_000  # rows that centres are found from
-_MOST_PAIRED = 4  # groups; every pair is constrained up to here, and the distance to a common law beyond
 _ALTERNATIONS = 3
 _REGRET = 0.3  # weight of a wrong class beside the squared error
 _NEGLIGIBLE = 1e-7  # a probability that the solver's tolerance may have left
@@ -166,11 +165,11 @@ class CellProgramme:
 
     bins: Bins  # what is known of rows
     levels: FloatArray  # (k, L): ℓ, where the alternation starts
-    # Left-hand side of "at most": Σ_b (p_a − p_a')(b) Q(j|b) − t_j ≤ 0, then Σ_j t_j ≤ Δ, for each pair.
+    # Left-hand side of "at most": Σ_b p_a(b) Q(j|b) − r_j − t_aj ≤ 0 for every cell j, then Σ_j t_aj ≤ Δ/2, for each
+    # group a. So all groups are within Δ/2 of a common law r of cells, which is free, and any two within Δ.
     left: csr_array
-    equal: csr_array  # left-hand side of "equal to one"
-    is_share: npt.NDArray[np.bool_]  # which rows of `left` are bounded by a share of Δ
-    share: float  # which share
+    equal: csr_array  # left-hand side of "equal to one": the laws Q(· | b), and r
+    is_share: npt.NDArray[np.bool_]  # which rows of `left` are bounded by Δ/2
 
     @classmethod
     def of(cls, bins: Bins, n_cells: int, random_state: int) -> CellProgramme:
@@ -182,16 +181,17 @@ class CellProgramme:
         )
         levels = np.asarray(means.cluster_centers_, dtype=np.float64)
         levels = levels[np.argsort(levels[:, 0], kind="stable")]
-        B = len(bins.mass)
-        sums_to_one = kron(csr_array(np.eye(B)), np.ones((1, k)), format="csr")
-        paired = len(bins.laws) <= _MOST_PAIRED
-        blocks = _pair_blocks(bins.laws, k) if paired else _reference_blocks(bins.laws, k)
-        left = csr_array(vstack(blocks))
-        is_share = np.tile(np.arange(k + 1) == k, len(blocks))
-        equal = hstack([sums_to_one, csr_array((B, left.shape[1] - B * k))])
-        if not paired:  # the common law r, which comes last, sums to one
-            equal = vstack([equal, hstack([csr_array((1, left.shape[1] - k)), csr_array(np.ones((1, k)))])])
-        return cls(bins, levels, left, csr_array(equal), is_share, 1.0 if paired else 0.5)
+        # Columns: the channel Q, then t_a of every group, then r.
+        K, B = bins.laws.shape
+        cells, every, blocks = csr_array(np.eye(k)), np.ones((1, k)), []
+        for a, p in enumerate(bins.laws):
+            own = (np.arange(K)[None] == a).astype(np.float64)
+            blocks.append(hstack([kron(p[None], cells), -kron(own, cells), -cells]))
+            blocks.append(hstack([csr_array((1, B * k)), kron(own, every), csr_array((1, k))]))
+        of_bins = hstack([kron(csr_array(np.eye(B)), every), csr_array((B, (K + 1) * k))])
+        of_r = hstack([csr_array((1, (B + K) * k)), every])
+        is_share = np.tile(np.arange(k + 1) == k, K)
+        return cls(bins, levels, csr_array(vstack(blocks)), csr_array(vstack([of_bins, of_r])), is_share)
 
     def solve(self, distance: float) -> tuple[FloatArray, FloatArray]:
         """Return the channel Q (B, k) and the levels (k, L) of the best cells at distance Δ; empty cells are gone."""
@@ -221,7 +221,7 @@ class CellProgramme:
         found = linprog(
             cost / max(loss.max(), 1e-300),
             A_ub=self.left,
-            b_ub=np.where(self.is_share, distance * self.share, 0.0),
+            b_ub=np.where(self.is_share, distance / 2, 0.0),
             A_eq=self.equal,
             b_eq=np.ones(self.equal.shape[0]),
             method="highs",
@@ -238,39 +238,6 @@ def _regret(label: FloatArray, levels: FloatArray) -> FloatArray:
     if label.shape[1] == 1:
         label, levels = (np.concatenate([1 - p, p], axis=1) for p in (label, levels))
     return label.max(axis=1, keepdims=True) - label[:, levels.argmax(axis=1)]
-
-
-def _pair_blocks(laws: FloatArray, k: int) -> list[csr_array]:
-    """For every pair: the excess of one group over the other in each cell is at most t_j, and Σ_j t_j ≤ Δ."""
-    pairs = [one - other for one, other in combinations(laws, 2)]
-    none = csr_array((k, 0))
-    return [_excess_block(_cell_sums(difference, k), i, len(pairs), none) for i, difference in enumerate(pairs)]
-
-
-def _reference_blocks(laws: FloatArray, k: int) -> list[csr_array]:
-    """For every group: its excess over a common law r, which is free, sums to at most Δ/2."""
-    return [_excess_block(_cell_sums(p, k), a, len(laws), _minus_identity(0, 1, k)) for a, p in enumerate(laws)]
-
-
-def _cell_sums(weights: FloatArray, k: int) -> csr_array:
-    """Σ_b weights_b Q(j|b) for each cell j, (k, B·k)."""
-    b = np.flatnonzero(weights)
-    rows, columns = np.tile(np.arange(k), len(b)), (b[:, None] * k + np.arange(k)).ravel()
-    return csr_array((np.repeat(weights[b], k), (rows, columns)), shape=(k, len(weights) * k))
-
-
-def _excess_block(excess: csr_array, place: int, n: int, free: csr_array) -> csr_array:
-    """excess_j (− r_j) − t_j ≤ 0 for each cell, and Σ_j t_j ≤ a share of Δ."""
-    t = _minus_identity(place, n, excess.shape[0])
-    total = csr_array(-t.sum(axis=0)[None])
-    upper = hstack([excess, t, free])
-    lower = hstack([csr_array((1, excess.shape[1])), total, csr_array((1, free.shape[1]))])
-    return csr_array(vstack([upper, lower]))
-
-
-def _minus_identity(place: int, n: int, k: int) -> csr_array:
-    """Of n blocks of k columns beside each other, minus the identity in one."""
-    return csr_array((-np.ones(k), (np.arange(k), place * k + np.arange(k))), shape=(k, n * k))
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ from sklearn.utils import Tags
 from fairflows.bounds.planning import delta_of_look
 from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Groups, Traits
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
-from fairflows.encoder.rows import Label, Rows, RowsLike, TrainingRows
+from fairflows.encoder.rows import Label, Rows, TrainingRows
 from fairflows.encoder.scores import ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_choice, check_count
 from fairflows.table.columns import shown
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
-from fairflows.table.table import Role
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
 _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is made from
@@ -221,11 +220,6 @@ class FairCells(Encoder):
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the most frequent class of each row's cell, or the mean of a label of numbers."""
         return self.label_.predict(self.levels_[self.cells(rows)])
-
-    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
-        """Predict the class probabilities of each row's cell."""
-        cells = self.cells(self.read(X, sensitive_features))
-        return self.label_.probabilities(self.levels_[cells])
 
     def _check_settings(self) -> None:
         check_count("n_cells", self.n_cells, 2)

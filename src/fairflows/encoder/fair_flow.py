@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec import Codec
 from fairflows.encoder.base import (
@@ -23,7 +24,6 @@ from fairflows.encoder.base import (
     LatentLaw,
     Traits,
     begin_fit,
-    check_fitted,
     handed_over,
     label_values,
 )
@@ -228,13 +228,13 @@ class FairFlow(Encoder):
     @property
     def history_(self) -> pd.DataFrame:
         """Task loss, KL term and joint loss of each epoch."""
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         return self.flow_.history
 
     @property
     def held_out_log_likelihood_(self) -> FloatArray | None:  # type: ignore[override]
         """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         return self.flow_.held_out_log_likelihood
 
     def encode(self, rows: Rows) -> pd.DataFrame:
@@ -273,7 +273,7 @@ class FairFlow(Encoder):
         persons : Persons, default=None
             Not used: the noise is taken off by rounding.
         """
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         rows = read_latent(self, X, sensitive_features, persons, by_person=False)
         return handed_over(X, self.decode(rows.X.to_numpy(dtype=np.float64), rows.group))
 
@@ -287,13 +287,6 @@ class FairFlow(Encoder):
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the class by the encoder's own classifier on z."""
         return label_values(self)[self.flow_.class_scores(self._latent(rows)).argmax(-1).numpy()]
-
-    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
-        """Class probabilities by the encoder's own classifier on z."""
-        rows = self.read(X, sensitive_features)
-        scores = self.flow_.class_scores(self._latent(rows))
-        rows.outside.warn()
-        return scores.softmax(-1).numpy()
 
     def log_prob(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
         """log p̂_a of each row under its own group's density, in table units."""
@@ -313,7 +306,7 @@ class FairFlow(Encoder):
 
     def latent_law(self) -> FlowLaw:
         """Return the groups' laws of z under the densities that the encoder was trained with."""
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         return FlowLaw(self.flow_, self.codec_, self.classes_, self.device)
 
     def _to_model_space(self, rows: Rows) -> tuple[FloatArray, FloatArray]:

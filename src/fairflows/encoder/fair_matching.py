@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.arguments import checked_draws
 from fairflows.codec import CellCodec, one_hot
@@ -30,7 +31,6 @@ from fairflows.encoder.base import (
     LatentLaw,
     Traits,
     at_strength,
-    check_fitted,
     handed_over,
     label_values,
     share_ledger,
@@ -214,13 +214,14 @@ class FairMatching(Encoder):
         persons : Persons, default=None
             Who is who, because coins are repeated; by default as the identifier says.
         """
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         randomised = self.traits.randomised
         rows = read_latent(self, X, sensitive_features, persons, by_person=randomised)
+        if randomised and not rows.persons.named:
+            raise DataError("Decoding repeats each person's coin, so the rows must be named: give identifier=....")
         cells = cells_of_encoded(self.model_.codec, rows.X)
-        persons = rows.named_persons() if randomised else rows.persons
         matched, split = (np.stack([inverse_map(f) for f in maps]) for maps in (self.matched_, self.split_))
-        decoded = self.model_.codec.decode(self._apply(matched, split, cells, rows, persons))
+        decoded = self.model_.codec.decode(self._apply(matched, split, cells, rows, rows.persons))
         return handed_over(X, decoded)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
@@ -229,7 +230,7 @@ class FairMatching(Encoder):
 
     def latent_law(self) -> ExactLaw:
         """Return the laws of the encoded cell."""
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         return ExactLaw(self.latent_laws_, KnownCells(self.model_, self.latent_laws_, (self.matched_, self.split_)))
 
     def _encoded_cells(self, rows: Rows) -> IntArray:

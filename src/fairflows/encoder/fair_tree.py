@@ -12,15 +12,13 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
-from fairflows.display import ShowProgress, progress_bar
 from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, IntArray, Traits
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, TreeStructure, cut, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
-from fairflows.encoder.rows import Label, Rows, RowsLike, TrainingRows, known_label
+from fairflows.encoder.rows import Label, Rows, TrainingRows, known_label
 from fairflows.encoder.scores import Score, ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Places, content_hashes
-from fairflows.table.table import Role
 
 _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many trees, which take twice as long to encode
 # Rows that the label's score is learnt from, and those behind the scores that nodes are chosen by.
@@ -68,8 +66,6 @@ class FairTree(Encoder):
         The secret behind the coins, at least 16 bytes; by default a new one at each fit.
     random_state : int, default=0
         Seed of the scores and of the split of persons.
-    progress : bool, default=False
-        Show a progress bar while fitting.
 
     Attributes
     ----------
@@ -105,7 +101,6 @@ class FairTree(Encoder):
     identifier: str | None = None
     key: KeySetting = NEW_AT_EACH_FIT
     random_state: int = 0
-    progress: bool = False
 
     columns_: dict[Hashable, ScoreColumn] = field(init=False)
     label_: Label | None = field(init=False)
@@ -133,8 +128,7 @@ class FairTree(Encoder):
         if self.calibration is not None:
             choosing, others = rows.persons.split(self.calibration, random_state=self.random_state)
             others = self._one_row_each(rows, others)
-        with progress_bar("growing", enabled=self.progress) as show:
-            self._choose(rows, choosing, self._possible_cells(rows, choosing if others is None else others), show)
+        self._choose(rows, choosing, self._possible_cells(rows, choosing if others is None else others))
         self.levels_ = np.empty((self.n_cells_ or 0, 0))
         if others is not None:
             label = None if rows.label is None else rows.label.targets()[others]
@@ -159,9 +153,8 @@ class FairTree(Encoder):
         )
         return max(smallest, 1)
 
-    def _choose(self, rows: TrainingRows, places: Places, n_cells: int, show: ShowProgress) -> None:
+    def _choose(self, rows: TrainingRows, places: Places, n_cells: int) -> None:
         """Fit the scores, and choose the score of each node, on rows at some places."""
-        show(0, None, "scores")
         scores = TreeScores.fit(self, rows, places)
         values = scores.values(rows.X.iloc[places])
         values[:, : scores.n_of_label] = _honest_scores(self, scores, rows, places)
@@ -177,7 +170,7 @@ class FairTree(Encoder):
         elif self.spend:
             raise DataError("spend needs a label with two classes: pass y, or leave spend at 0.")
         tree_rows = StructureRows.of(values, group, targets, len(rows.groups), self.random_state)
-        structure = grow(tree_rows, n_cells, show, rates if n_cells > 1 else None)
+        structure = grow(tree_rows, n_cells, rates if n_cells > 1 else None)
         self.scores_, place = scores.keeping(np.unique(structure.score))
         self.structure_, self.n_cells_ = replace(structure, score=place[structure.score]), structure.n_cells
 
@@ -228,11 +221,6 @@ class FairTree(Encoder):
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the most frequent class of each row's cell, or the mean of a label of numbers."""
         return known_label(self.label_).predict(self.levels_[self.cells(rows)])
-
-    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
-        """Predict the class probabilities of each row's cell."""
-        cells = self.cells(self.read(X, sensitive_features))
-        return known_label(self.label_).probabilities(self.levels_[cells])
 
     def _check_settings(self) -> None:
         check_count("n_cells", self.n_cells, 1)

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from fairflows.bounds.blocks import blocks_to_the_left
 from fairflows.bounds.cells import FEWEST_PERSONS
-from fairflows.display import ShowProgress
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.table.persons import Places
 
@@ -164,7 +163,7 @@ class StructureRows:
         )
 
 
-def grow(rows: StructureRows, n_cells: int, show: ShowProgress, rates: FloatArray | None = None) -> TreeStructure:
+def grow(rows: StructureRows, n_cells: int, rates: FloatArray | None = None) -> TreeStructure:
     """Choose the structure of a tree.
 
     All nodes of a level are treated together, as arrays. For one node the algorithm is::
@@ -182,8 +181,6 @@ def grow(rows: StructureRows, n_cells: int, show: ShowProgress, rates: FloatArra
         The rows.
     n_cells : int
         The number of leaves k.
-    show : ShowProgress
-        Told how many leaves and nodes there are.
     rates : array of shape (K,), default=None
         The share of each group that the root sends to the right, by the first score; by default the root is a node as
         all others are.
@@ -202,7 +199,6 @@ def grow(rows: StructureRows, n_cells: int, show: ShowProgress, rates: FloatArra
         ends = is_leaf[node]
         live, node = live[~ends], (np.cumsum(~is_leaf) - 1)[node[~ends]]
         leaves_of_node = leaves_of_node[~is_leaf]
-        show(n_leaves + len(leaves_of_node), n_cells, "cells")
         if not len(leaves_of_node):
             break
         left = leaves_of_node // 2

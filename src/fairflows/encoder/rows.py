@@ -85,34 +85,21 @@ class Label:
         """Its classes; none for a number."""
         return np.empty(0) if self.classes is None else self.classes
 
-    @property
-    def width(self) -> int:
-        """How many numbers stand for it: one for a number or two classes, one per class for more."""
-        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
-
     def targets(self) -> FloatArray:
-        """Return the numbers that represent each row's label, (n_rows, width); their mean is kept."""
+        """Return the numbers that represent each row's label, one column or one per class; their mean is kept."""
         if self.classes is None:
             return ((self.values - self.centre) / self.scale)[:, None]
         if len(self.classes) == 2:
             return (self.values == 1).astype(np.float64)[:, None]
         return np.eye(len(self.classes))[self.values]
 
-    def probabilities(self, means: FloatArray) -> FloatArray:
-        """Class probabilities behind means of the targets, (n, n_classes)."""
-        if self.classes is None:
-            raise DataError("The label is a number and has no class probabilities.")
-        positive = np.clip(means, 0, 1)
-        if len(self.classes) == 2:
-            return np.concatenate([1 - positive, positive], axis=1)
-        total = positive.sum(axis=1, keepdims=True)
-        return np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / len(self.classes))
-
     def predict(self, means: FloatArray) -> np.ndarray:
-        """Predict the most probable class, or the mean of a number."""
+        """Predict the most probable class, or the mean of a number, from means of the targets."""
         if self.classes is None:
             return means[:, 0] * self.scale + self.centre
-        return self.classes[self.probabilities(means).argmax(axis=1)]
+        if len(self.classes) == 2:
+            return self.classes[(means[:, 0] > 0.5).astype(np.intp)]
+        return self.classes[means.argmax(axis=1)]
 
 
 def label_column(y: LabelsLike, n_rows: int) -> pd.Series:
@@ -188,12 +175,6 @@ class Rows:
         """Return the persons whose coins the rows get; warn where they are unnamed and the coins fresh."""
         if not self.persons.named:
             warn_user(FRESH_COINS)
-        return self.persons
-
-    def named_persons(self) -> Persons:
-        """Return the persons whose coins are repeated; raise where they are unnamed."""
-        if not self.persons.named:
-            raise DataError("Decoding repeats each person's coin, so the rows must be named: give identifier=....")
         return self.persons
 
     def count_unknown(self, groups: Sequence[Hashable]) -> dict[Hashable, int]:

@@ -12,7 +12,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.bounds.planning import TARGETS, CellPlan, lowest_target, plan_cells
@@ -27,7 +27,6 @@ from fairflows.encoder.base import (
     Groups,
     IntArray,
     Traits,
-    check_fitted,
     forget,
     handed_over,
     is_fitted,
@@ -435,7 +434,7 @@ class Release(Encoder):
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """Return the rows of a table as the models see them, checked."""
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         X, encoder = materialised(X), self.models_[0].encoder
         if self.table_ is None:
             return encoder.read(X, sensitive_features, persons)
@@ -525,7 +524,7 @@ class Release(Encoder):
 
     def is_of(self, table: Table) -> bool:
         """Whether a table is the one that the release was fitted to, in any order of rows."""
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         return self.table_ is not None and self.table_.fingerprint == table.fingerprint(self.key_)
 
     def counts_again(self, table: Table) -> IntArray | None:
