@@ -43,6 +43,7 @@ def visits() -> pd.DataFrame:
 def test_expressions(text, broken):
     frame = pd.DataFrame({"a": [1, 4, 2], "b": [2, 1, np.nan], "kind": ["x", "x", "y"]})
     assert Rule(text).is_broken(frame).tolist() == broken
+    assert Rule(text).is_broken(frame.astype({"a": "Int64"})).tolist() == broken
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,11 @@ def test_wrong_rules():
         check_rules(["end <= start"], X)
     with pytest.raises(DataError, match="cannot be evaluated"):
         check_rules(["start <= children"], X)
-    with pytest.raises(ValueError, match="must be a list"):
-        check_rules("start <= end", X)
+    with pytest.raises(DataError, match="neither true nor false"):
+        check_rules(["start"], X)
+    for rules in ("start <= end", [5]):
+        with pytest.raises(DataError, match="must be a list"):
+            check_rules(rules, X)
 
 
 def test_rules_hold_in_every_drawn_row():

@@ -71,11 +71,15 @@ class Rule:
         is_known = frame[self.columns].notna().all(axis=1).to_numpy()
         known = frame.loc[is_known]
         try:
-            holds = np.broadcast_to(np.asarray(self._value(tree.body, known, quoted), dtype=bool), len(known))
+            holds = np.broadcast_to(np.asarray(self._value(tree.body, known, quoted)), len(known))
+        except DataError:
+            raise
         except (TypeError, ValueError, AttributeError) as error:
             raise DataError(f"The rule {self.text!r} cannot be evaluated: {error}.") from None
+        if len(holds) and pd.api.types.infer_dtype(holds) != "boolean":
+            raise DataError(f"The rule {self.text!r} is neither true nor false: compare, as in 'start <= end'.")
         is_broken = np.zeros(len(frame), dtype=bool)
-        is_broken[is_known] = ~holds
+        is_broken[is_known] = ~holds.astype(bool)
         return is_broken
 
     def _parsed(self) -> tuple[ast.Expression, dict[str, str]]:
@@ -128,8 +132,8 @@ def _comparable(column: pd.Series) -> pd.Series:
 
 def check_rules(texts: Sequence[str], frame: pd.DataFrame) -> list[Rule]:
     """Return rules that every row of a table obeys; raise where rows break one, or where it cannot be evaluated."""
-    if isinstance(texts, str):
-        raise DataError(f"rules must be a list of expressions; got the text {texts!r}.")
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise DataError(f"rules must be a list of expressions, such as ['start <= end']; got {texts!r}.")
     rules = [Rule(text) for text in texts]
     for rule in rules:
         if not rule.columns:
