@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from joblib import Parallel, delayed
 
 from fairflows.codec import Levels
 from fairflows.display import ShowProgress
@@ -183,7 +182,7 @@ class RowLaw:
             taken=np.empty(0, dtype=np.uint64),
             key=key,
         )
-        places = {name: _places(part, drawn[name], codes[name]) for name, part in parts.items()}
+        places = codes | {n: part.places(drawn[n]) for n, part in parts.items() if isinstance(part, NumberRanges)}
         taken = [_held_by_one(hashes, who) for hashes in law._hashes(places, dict(whole.items()))]
         return replace(law, taken=np.unique(np.concatenate(taken)))
 
@@ -265,10 +264,8 @@ class RowLaw:
 
     def _draw_places(self, codes: dict[Hashable, IntArray], generator: np.random.Generator) -> dict[Hashable, Places]:
         """Draw a place within each range; a category is its own place."""
-        return {
-            name: part.draw(codes[name], generator) if isinstance(part, NumberRanges) else codes[name]
-            for name, part in self.parts.items()
-        }
+        ranges = {name: part for name, part in self.parts.items() if isinstance(part, NumberRanges)}
+        return codes | {name: part.draw(codes[name], generator) for name, part in ranges.items()}
 
     def _columns(self, places: dict[Hashable, Places]) -> Columns:
         """Return all columns at these places: those that are drawn, and those that are computed."""
@@ -379,10 +376,6 @@ def _is_ordered(column: pd.Series) -> bool:
     return has_order(column.dtype) or (isinstance(column.dtype, pd.CategoricalDtype) and column.dtype.ordered)
 
 
-def _places(part: Part, column: pd.Series, codes: IntArray) -> Places:
-    return part.places(column) if isinstance(part, NumberRanges) else codes
-
-
 def _without_own(name: Hashable, codes: IntArray, part: Part, who: IntArray) -> IntArray:
     """Return levels with −1 for a category that only one person has."""
     if not isinstance(part, Levels):
@@ -429,19 +422,18 @@ def _fit_trees(
     """Fit the tree of every column, on the coordinates and on the columns before it, several at a time."""
     persons = 1 / np.bincount(who)[who]
     candidates = _candidates(predictors, len(targets))
-
-    def fit(place: int) -> ColumnTree:
-        return ColumnTree.fit(targets[place], predictors, candidates[place], persons, random_state)
-
-    trees: dict[int, ColumnTree] = {}
-    # scikit-learn grows trees without Python's lock. The last trees take longest, and are begun first.
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2) as pool:
-        waiting = {pool.submit(fit, place): place for place in reversed(range(len(targets)))}
-        for future in as_completed(waiting):
-            trees[waiting[future]] = future.result()
-            if show is not None:
-                show(len(trees), len(targets), "columns")
-    return [trees[place] for place in range(len(targets))]
+    # The last trees take longest, and are begun first.
+    fits = [
+        delayed(ColumnTree.fit)(target, predictors, before, persons, random_state)
+        for target, before in zip(reversed(targets), reversed(candidates), strict=True)
+    ]
+    trees: list[ColumnTree] = []
+    # scikit-learn grows trees without Python's lock.
+    for tree in Parallel(n_jobs=-1, prefer="threads", return_as="generator")(fits):
+        trees.append(tree)
+        if show is not None:
+            show(len(trees), len(targets), "columns")
+    return trees[::-1]
 
 
 def _candidates(predictors: list[Predictor], n_columns: int) -> list[list[int]]:
