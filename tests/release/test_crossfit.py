@@ -547,18 +547,3 @@ def test_drawn_rows_stream_with_one_type_per_column(rows, tmp_path, monkeypatch)
     found = pd.read_parquet(target)
     assert found["grade"].dtype == np.float64
     assert len(found) == len(halves)
-
-
-def test_nobody_gets_a_row_that_one_training_person_of_her_model_has(rows):
-    """That a drawn row is like the own row of somebody whom the model never saw is chance, and no copy."""
-    whole, fold = table(rows), fold_of(rows)
-    shared = ff.Release(best_cells(unseen="other"))
-    released = pd.concat([shared.fit_transform(whole), *(shared.transform(whole) for _ in range(4))])
-    encoded_by = np.tile(fold, 5)
-    own = whole.X.assign(repaid=whole.y).set_axis(fold).astype(str)
-    for f in (0, 1):
-        known = pd.MultiIndex.from_frame(own[own.index != f]).value_counts()
-        unique = known.index[known == 1]
-        drawn = pd.MultiIndex.from_frame(released[encoded_by == f].astype(str))
-        assert len(unique) > 20, "there are rows to copy"
-        assert not drawn.isin(unique).any()

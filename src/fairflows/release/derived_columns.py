@@ -75,14 +75,14 @@ class Lookup:
     is_exact: bool  # whether all training rows have these values, not just nearly all
 
     @classmethod
-    def fit(cls, column: pd.Series, source: pd.Series, who: IntArray | None = None) -> Lookup:
+    def fit(cls, column: pd.Series, source: pd.Series, who: IntArray) -> Lookup:
         """Take the most frequent value of the column for each value of its source, and none that only one person has.
 
-        `who` is the person of each row; by default each row belongs to another one.
+        `who` is the person of each row.
         """
         keys, values = (Levels.fit(str(part.name), part) for part in (source, column))
         key, value = keys.codes(source), values.codes(column)
-        may_follow = is_shared(value, np.arange(len(value)) if who is None else who, len(values))
+        may_follow = is_shared(value, who, len(values))
         pairs, counts = np.unique(key * len(values) + value, return_counts=True)
         place = np.full(len(keys), np.bincount(value, minlength=len(values)).argmax(), dtype=np.int64)
         by_count = pairs[np.argsort(counts, kind="stable")]
@@ -145,16 +145,14 @@ class Formula:
 Derived = Lookup | Formula
 
 
-def find_derived(
-    frame: pd.DataFrame, declared: set[Hashable], who: IntArray | None = None
-) -> tuple[Columns, list[Derived]]:
+def find_derived(frame: pd.DataFrame, declared: set[Hashable], who: IntArray) -> tuple[Columns, list[Derived]]:
     """Return the columns that are drawn, and how the others follow from them, in the order of computing.
 
     Columns of `declared` are categories, whatever their type; `who` is the person of each row.
     """
     columns: Columns = dict(frame.items())
     last: list[Derived] = []
-    for helpers, found in [*_flags(frame), *_times(frame)]:
+    for helpers, found in [*_flags(frame, who), *_times(frame)]:
         last += found
         columns = helpers | {name: column for name, column in columns.items() if all(f.column != name for f in found)}
     formulas = _formulas({name: column for name, column in columns.items() if name not in declared})
@@ -169,7 +167,7 @@ def find_derived(
     return columns, [*lookups, *formulas, *last]
 
 
-def _flags(frame: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
+def _flags(frame: pd.DataFrame, who: IntArray) -> Iterator[tuple[Columns, list[Derived]]]:
     """Yield, for flags that exclude each other, the column that says which of them is 1, and their lookups."""
     names = [name for name, column in frame.items() if _is_flag(column)]
     if len(names) < 2:
@@ -180,7 +178,7 @@ def _flags(frame: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
         which = np.where(is_one.any(axis=1), is_one.argmax(axis=1), -1).astype(str)
         helper = f"which of {', '.join(str(names[place]) for place in group)}"
         source = pd.Series(which, name=helper)
-        yield {helper: source}, [Lookup.fit(frame[names[place]], source) for place in group]
+        yield {helper: source}, [Lookup.fit(frame[names[place]], source, who) for place in group]
 
 
 def _is_flag(column: pd.Series) -> bool:
@@ -230,7 +228,7 @@ def _times(frame: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
             yield helpers, [Formula(name, list(helpers), _LINEAR, 0.0, [1.0, 1.0], None, column.dtype)]
 
 
-def _classes(columns: Columns, declared: set[Hashable], who: IntArray | None) -> Iterator[Lookup]:
+def _classes(columns: Columns, declared: set[Hashable], who: IntArray) -> Iterator[Lookup]:
     """Find columns that hold the class of a finer code, or another name of a code."""
     may_be_code = [n for n, c in columns.items() if n in declared or not has_order(c.dtype) or _has_repeats(c)]
     codes = {n: pd.factorize(columns[n], use_na_sentinel=False)[0].astype(np.int64) for n in may_be_code[:_MOST_CODES]}

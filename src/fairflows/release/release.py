@@ -48,7 +48,7 @@ from fairflows.encoder.rows import (
 from fairflows.exceptions import DataError, check_choice, check_count, warn_user
 from fairflows.release.partitions import TreePartition
 from fairflows.release.row_law import RowLaw
-from fairflows.release.score import cell_scores, check_names, releases_score
+from fairflows.release.score import cell_scores, releases_score
 from fairflows.table.columns import (
     Dtype,
     common_schema,
@@ -408,7 +408,11 @@ class Release(Encoder):
             own = own | {str(name): dtype for name, dtype in self.types_.items()}
             if y is not None and label is not None and releases_score(self.with_score, label, rows.persons):
                 self.scores_ = cell_scores(label, label_columns(y).iloc[:, 0], self.levels_, rows.persons.codes)
-                check_names(self.scores_, own)
+                if both := [name for name in self.scores_ if name in own]:
+                    raise DataError(
+                        f"Column {both[0]!r} has the name of the score of the label: rename it, or release no score "
+                        "(with_score=False)."
+                    )
                 own |= {str(name): dtype for name, dtype in self.scores_.dtypes.items()}
             self.output_ = EncodedColumns(own, self.law_.schema)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.encoder.rows import Label
-from fairflows.exceptions import DataError
 from fairflows.release.number_ranges import grid_of_most
 from fairflows.table.columns import numbers
 from fairflows.table.persons import Persons
@@ -27,17 +24,10 @@ def releases_score(asked: bool | None, label: Label, persons: Persons) -> bool:
     return len(label.class_values) <= _MOST_CLASSES and int(persons.rows_each().max()) == 1
 
 
-def score_names(name: object, label: Label) -> list[str]:
-    """Return the names of the columns: one for a number or the second of two classes, else one for each class."""
-    if len(label.class_values) <= 2:
-        return [f"{name}_score"]
-    return [f"{name}_score_{value}" for value in label.class_values]
-
-
 def cell_scores(
     label: Label, column: pd.Series, means: npt.NDArray[np.float64], who: npt.NDArray[np.integer]
 ) -> pd.DataFrame:
-    """Return the expected label of each cell.
+    """Return the expected label of each cell: of a number, of the second of two classes, or of every class.
 
     Probabilities of classes have two decimals. The mean of a number stays within the values that ten persons reach on
     either side, and lies on the grid of the column.
@@ -53,8 +43,9 @@ def cell_scores(
     who : array of int
         Person of each row.
     """
-    names = score_names(column.name, label)
+    name, classes = f"{column.name}_score", label.class_values
     if label.classes is not None:
+        names = [name] if len(classes) <= 2 else [f"{name}_{value}" for value in classes]
         return pd.DataFrame(np.clip(means, 0, 1).round(_DECIMALS), columns=names)
     values = numbers(column).astype(np.float64)
     low, high = _reached_by_ten(values, who)
@@ -62,8 +53,8 @@ def cell_scores(
     grid = grid_of_most(numbers(column))
     if grid is None:
         decimals = int(np.ceil(np.log10(_STEPS / (high - low)))) if high > low else _DECIMALS
-        return pd.DataFrame({names[0]: expected.round(decimals)})
-    return pd.DataFrame({names[0]: grid.value(grid.index(expected)[0], numbers(column).dtype)})
+        return pd.DataFrame({name: expected.round(decimals)})
+    return pd.DataFrame({name: grid.value(grid.index(expected)[0], numbers(column).dtype)})
 
 
 def _reached_by_ten(values: npt.NDArray[np.float64], who: npt.NDArray[np.integer]) -> tuple[float, float]:
@@ -73,12 +64,3 @@ def _reached_by_ten(values: npt.NDArray[np.float64], who: npt.NDArray[np.integer
     if len(lowest) < 2 * FEWEST_PERSONS:
         return float(np.median(values)), float(np.median(values))
     return float(lowest[FEWEST_PERSONS - 1]), float(highest[-FEWEST_PERSONS])
-
-
-def check_names(scores: pd.DataFrame, others: Iterable[str]) -> None:
-    """Refuse a score that would have the name of a column of the table."""
-    for name in others:
-        if name in scores:
-            raise DataError(
-                f"Column {name!r} has the name of the score of the label: rename it, or release no score (score=False)."
-            )
