@@ -37,7 +37,7 @@ from sklearn.base import BaseEstimator
 from fairflows import __version__
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_folder, refuse_other_files, settle_folder, write_private
-from fairflows.table.json_text import from_text, parse_json, read_json, read_text, to_text
+from fairflows.table.json_text import parse_json, read_json, read_text
 from fairflows.table.persons import Key, Ledger, Secret, fingerprint
 
 FORMAT = 1
@@ -279,7 +279,7 @@ class _Writer:
         if isinstance(value, pd.CategoricalDtype):
             of = self.write([value.categories.dtype, value.categories.tolist()], where)
             return {_TAG: "categories", "of": of, "ordered": bool(value.ordered)}
-        text = to_text(value)
+        text = _to_text(value)
         return self._object(value, where) if text is None else {_TAG: "text", "kind": text[0], "text": text[1]}
 
     def _secret(self, value: Secret) -> State:
@@ -369,7 +369,7 @@ class _Reader:
         self._kinds: dict[str, Callable[[State], Any]] = {
             "tuple": lambda value: tuple(self.read(value["items"])),
             "dict": lambda value: {self.read(key): self.read(item) for key, item in value["items"]},
-            "text": lambda value: from_text(value["kind"], value["text"]),
+            "text": lambda value: _from_text(value["kind"], value["text"]),
             "secret": lambda value: self._secrets[value["number"]],
             "ledger": self._ledger,
             "array": lambda value: self._array(value) if value["shape"] else self._array(value)[()],
@@ -506,3 +506,43 @@ def _json(tree: Any) -> str:
 
 def _digest(data: bytes) -> str:
     return sha256(data).hexdigest()
+
+
+_TEXTS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "float": (float, str, float),  # of which JSON lacks NaN and infinity
+    "timestamp": (pd.Timestamp, pd.Timestamp.isoformat, pd.Timestamp),
+    "timedelta": (pd.Timedelta, pd.Timedelta.isoformat, pd.Timedelta),
+    "string type": (pd.StringDtype, lambda dtype: _string_type(dtype), lambda text: _read_string_type(*text.split())),
+    "type": (np.dtype, lambda dtype: _type_name(dtype), pd.api.types.pandas_dtype),
+    "pandas type": (pd.api.extensions.ExtensionDtype, lambda dtype: _type_name(dtype), pd.api.types.pandas_dtype),
+}
+
+
+def _to_text(value: object) -> tuple[str, str] | None:
+    """Return the kind of a value and its text; None for a value of another kind."""
+    for name, (kind, write, _) in _TEXTS.items():
+        if isinstance(value, kind):
+            return name, write(value)
+    return None
+
+
+def _from_text(kind: str, text: str) -> Any:
+    """Return the value of which `_to_text` gave kind and text."""
+    if kind not in _TEXTS:
+        raise DataError(f"there are no values of the kind {kind!r}.")
+    return _TEXTS[kind][2](text)
+
+
+def _string_type(dtype: pd.StringDtype) -> str:
+    return f"{dtype.storage} {'NA' if dtype.na_value is pd.NA else 'nan'}"
+
+
+def _read_string_type(storage: str, missing: str) -> pd.StringDtype:
+    return pd.StringDtype(storage, na_value=pd.NA if missing == "NA" else np.nan)
+
+
+def _type_name(dtype: Any) -> str:
+    """Return a name that every release of pandas knows."""
+    if pd.api.types.pandas_dtype(str(dtype)) != dtype:
+        raise DataError(f"a column of type {dtype} cannot be saved.")
+    return str(dtype)

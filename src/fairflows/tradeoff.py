@@ -23,8 +23,8 @@ from fairflows.bounds import (
     most_useful_within,
     statistical_distance,
 )
-from fairflows.bounds.arguments import CHOOSING, affordable_draws
-from fairflows.bounds.planning import check_reachable, delta_of_look, planned_cell_bound
+from fairflows.bounds.arguments import CHOOSING, affordable_draws, delta_of_look
+from fairflows.bounds.planning import check_reachable, planned_cell_bound
 from fairflows.encoder.base import Encoder, FloatArray, IntArray, LatentLaw, is_fitted, label_values
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError, warn_user

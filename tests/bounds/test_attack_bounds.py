@@ -7,7 +7,6 @@ from scipy.stats import beta, norm
 from fairflows.bounds import (
     attack_lower_bound,
     better_method,
-    density_error_lower_bound,
     statistical_distance,
     statistical_distance_upper_bound,
 )
@@ -76,5 +75,3 @@ def test_a_single_gaussian_for_two_humps_is_refuted(rng, gaussians):
     says_1 = (np.abs(z) > 0.55) & (np.abs(z) < 1.5)
     attack_lower = attack_lower_bound(says_1.sum(axis=1), [2000, 2000], 0.025)
     assert model_upper < attack_lower < truth
-    assert density_error_lower_bound(attack_lower, model_upper) == attack_lower - model_upper
-    assert density_error_lower_bound(0.1, 0.2) == 0

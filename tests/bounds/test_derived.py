@@ -7,7 +7,6 @@ import pytest
 
 from fairflows.bounds import (
     cell_upper_bound,
-    delta_of_each,
     delta_of_look,
     error_lower_bound,
     exact_statistical_distance,
@@ -73,8 +72,5 @@ def test_fairness_costs_errors_where_base_rates_differ(rng):
 def test_looks_share_delta():
     shares = [delta_of_look(0.05, j) for j in range(1, 2001)]
     assert 0.0499 < math.fsum(shares) < 0.05
-    assert delta_of_each(0.05, 4) == 0.0125
     with pytest.raises(ValueError, match="look must be 1 or more; got 0"):
         delta_of_look(0.05, 0)
-    with pytest.raises(ValueError, match="m must be 1 or more; got 0"):
-        delta_of_each(0.05, 0)

@@ -9,7 +9,6 @@ from hypothesis.extra.numpy import arrays
 from fairflows.bounds import (
     cell_upper_bound,
     cells_to_merge,
-    chance_of_merging,
     has_few_persons,
     merged_distance,
     merged_upper_bound,
@@ -67,9 +66,3 @@ def test_the_printed_bound_holds(k, distance, draw_counts, alternating_cells, co
     bounds = [merged_upper_bound(*printed(counts), 0.1) for counts in draw_counts(p, [1500, 500], 1000)]
     assert covers(np.array(bounds) < truth, 0.1)
     assert np.mean(bounds) < 1
-
-
-def test_the_chance_of_merging_is_foreseen(draw_counts):
-    p = np.array([[0.9, 0.07, 0.03, 0.0], [0.9, 0.05, 0.01, 0.04]])
-    often = np.mean([has_few_persons(counts).any(axis=0) for counts in draw_counts(p, [300, 300], 2000)], axis=0)
-    np.testing.assert_allclose(chance_of_merging(p, [300, 300]), often, atol=0.03)

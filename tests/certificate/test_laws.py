@@ -181,10 +181,10 @@ def test_both_statements_miss_no_more_often_than_delta(tmp_path, monkeypatch):
         "persons": (lambda c: c.person_upper, persons),
         "rows by persons": (lambda c: c.person_upper, rows),
     }
-    missed = misses(MIXED, statements, runs=40, n=200, tmp_path=tmp_path, monkeypatch=monkeypatch)
+    missed = misses(MIXED, statements, runs=40, n=400, tmp_path=tmp_path, monkeypatch=monkeypatch)
     assert missed["rows"] <= 0.2
     assert missed["persons"] <= 0.2
-    assert missed["rows by persons"] > 0.25, "what this test would show of a certificate that counts persons"
+    assert missed["rows by persons"] > 0.4, "what this test would show of a certificate that counts persons"
 
 
 @pytest.mark.slow

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 import fairflows as ff
-from fairflows.bounds import cell_upper_bound, total_variation
-from fairflows.bounds.planning import delta_of_look
+from fairflows.bounds import cell_upper_bound, delta_of_look, total_variation
 from fairflows.encoder.base import is_fitted
 from fairflows.encoder.cell_programme import Bins, CellProgramme
 from fairflows.encoder.fair_cells import FairCells

@@ -133,27 +133,21 @@ class Audit(AttackResult):
         }
 
     def __repr__(self) -> str:
-        width = max(len(attack.name) for attack in self.attacks)
-        lines = [self._heading(), f"  test persons  {self._persons()}"]
-        lines.append(f"  {'adversary':<{width}}  box    validation  Δ ≥")
-        lines += [f"  {a.name:<{width}}  {a.box}  {a.validation:10.4f}  {rounded_down(a.lower)}" for a in self.attacks]
-        return "\n".join([*lines, *(f"  {note}" for note in self._notes())])
-
-    def _heading(self) -> str:
         given = {} if self.model else {"latent": "representation"}  # somebody's array
         what = " and ".join(given.get(part, part) for part in self.released)
         accuracy, confidence = rounded_down(50 * (1 + self.attack_lower), 1), 100 * (1 - self.delta)
-        return (
-            f"Audit of the {what}: Δ ≥ {rounded_down(self.attack_lower)} (balanced accuracy ≥ {accuracy} %) with "
-            f"{confidence:g} % confidence, by {self.best}"
-        )
-
-    def _persons(self) -> str:
-        return ", ".join(f"{group}: {count:,}" for group, count in zip(self.groups, self.n, strict=True))
-
-    def _notes(self) -> list[str]:
+        persons = ", ".join(f"{group}: {count:,}" for group, count in zip(self.groups, self.n, strict=True))
         gaps = ", ".join(f"{group}: {rounded_down(gap)}" for group, gap in self.density_gap_lower.items())
-        return [*([f"the densities are from the truth at least  {gaps}"] if gaps else []), *self.limits]
+        width = max(len(attack.name) for attack in self.attacks)
+        lines = [
+            f"Audit of the {what}: Δ ≥ {rounded_down(self.attack_lower)} (balanced accuracy ≥ {accuracy} %) with "
+            f"{confidence:g} % confidence, by {self.best}",
+            f"  test persons  {persons}",
+            f"  {'adversary':<{width}}  box    validation  Δ ≥",
+        ]
+        lines += [f"  {a.name:<{width}}  {a.box}  {a.validation:10.4f}  {rounded_down(a.lower)}" for a in self.attacks]
+        lines += [f"  the densities are from the truth at least  {gaps}"] if gaps else []
+        return "\n".join([*lines, *(f"  {limit}" for limit in self.limits)])
 
 
 def audit(
@@ -319,15 +313,14 @@ class AttackedRelease:
         quick: bool = False,
     ) -> AttackedRelease:
         """Split the persons, and encode their rows unless the released rows are given."""
-        given = None if encoded is None else _representation(encoded, train, test)
         released_model = Released.of(model) if _is_model(model) else None
-        if not _is_model(model):
-            given = _representation(model, train, test)
-        groups = train.groups if released_model is None else released_model.groups(train)
+        shown = model if released_model is None else encoded
+        given = None if shown is None else _representation(shown, train, test)
         _refuse_shared_persons(train, test)
-        most = most_rows or int(train.persons.rows_each().max())
-        if released_model is not None:
-            most = released_model.most_rows(test, most_rows)
+        if released_model is None:
+            groups, most = train.groups, most_rows or int(train.persons.rows_each().max())
+        else:
+            groups, most = released_model.groups(train), released_model.most_rows(test, most_rows)
         places = _parts(train, groups, seed, quick)
         places["test"] = test.persons.random_rows(test.contents(), seed, most)
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
@@ -359,20 +352,21 @@ class AttackedRelease:
     def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
         """Yield all adversaries that apply to this release."""
         learnt = pd.concat([self.Z["reference"], self.Z["fit"]])
+        judged_groups = self.group["validation"], self.group["test"]
         learnt_group = np.concatenate([self.group["reference"], self.group["fit"]])
         parts = [learnt, self.Z["validation"], self.Z["test"]]
         exact = [content_hashes(z, b"exact values") for z in parts]
         if len(np.unique(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
             validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
-            yield _scored("frequencies of values", "black", (validation, test), self._judged_groups)
-        groups = learnt_group, *self._judged_groups
+            yield _scored("frequencies of values", "black", (validation, test), judged_groups)
+        groups = learnt_group, *judged_groups
         seen = [np.sort(stratified_sample(g, most, self.seed)) for g, most in zip(groups, _MOST_SEEN, strict=True)]
         parts = [_gaps_as_levels(z.iloc[rows]) for z, rows in zip(parts, seen, strict=True)]
-        fit_group, *judged_groups = (g[rows] for g, rows in zip(groups, seen, strict=True))
+        fit_group, *seen_groups = (g[rows] for g, rows in zip(groups, seen, strict=True))
         view = _view(parts, fit_group, len(self.groups))
         fit, *judged = (view.features(z) for z in parts)
         for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
-            pair = (judged[0], judged[1]), (judged_groups[0], judged_groups[1])
+            pair = (judged[0], judged[1]), (seen_groups[0], seen_groups[1])
             yield Trial(name, "black", learner, fit, fit_group, *pair)
         if self.latent:
             yield from self._white_box_trials(constraints, quick)
@@ -437,10 +431,6 @@ class AttackedRelease:
             for part, most in _MOST_LOOKED_AT.items()
         }
         return {part: self.group[part][rows] for part, rows in places.items()}, places
-
-    @property
-    def _judged_groups(self) -> tuple[IntArray, IntArray]:
-        return self.group["validation"], self.group["test"]
 
 
 def _scored(name: str, box: str, judged: tuple[FloatArray, FloatArray], groups: tuple[IntArray, IntArray]) -> Trial:

@@ -1,7 +1,8 @@
-"""Checks of the arguments of bounds, and the safe solution of a monotone condition."""
+"""Arguments of bounds: their checks, the δ of a look, and the safe solution of a monotone condition."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -22,6 +23,22 @@ def checked_delta(delta: float) -> float:
     if not 0 < delta < 1:
         raise DataError(f"delta must be in (0, 1); got {delta!r}.")
     return float(delta)
+
+
+def delta_of_look(delta: float, look: int) -> float:
+    r"""Return the share of δ that the j-th look at the same persons may spend, δ · 6 / (π² j²).
+
+    The shares of all looks, however many come, add up to δ. The first one spends 0.61 δ; a look that is known to
+    be the only one may spend all of it.
+
+    Examples
+    --------
+    >>> [round(delta_of_look(0.05, look), 4) for look in (1, 2, 3)]
+    [0.0304, 0.0076, 0.0034]
+    """
+    if look < 1:
+        raise DataError(f"look must be 1 or more; got {look!r}.")
+    return checked_delta(delta) * 6 / (math.pi * look) ** 2
 
 
 def checked_table(log_densities: ArrayLike) -> FloatArray:

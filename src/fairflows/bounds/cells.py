@@ -15,7 +15,6 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import pdtr
 
 from fairflows.bounds.arguments import (
     FloatArray,
@@ -230,31 +229,6 @@ def merged_upper_bound(counts: ArrayLike, merged: ArrayLike, delta: float) -> Fl
     n = np.asarray(counts, dtype=np.float64).sum(axis=-1) + np.asarray(merged, dtype=np.float64)
     bounds = merged_distance(counts, merged) + cell_radius(n, delta)
     return plain(np.minimum(bounds.max(axis=(-2, -1)), 1))
-
-
-def chance_of_merging(probabilities: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the chance that each cell is merged when n persons of each group are counted.
-
-    Counts are approximated by Poisson's law; cells that are merged only to help others are left out.
-
-    Parameters
-    ----------
-    probabilities : array-like of shape (K, k)
-        Probability of each cell in each group.
-    n : array-like of shape (..., K)
-        Persons of each group that will be counted.
-
-    Returns
-    -------
-    array of shape (..., k)
-
-    Examples
-    --------
-    >>> chance_of_merging([[0.95, 0.05], [0.8, 0.2]], [200, 1000]).round(3)
-    array([0.   , 0.458])
-    """
-    expected = np.asarray(n, dtype=np.float64)[..., None] * np.asarray(probabilities, dtype=np.float64)
-    return 1 - np.prod(1 - (pdtr(FEWEST_PERSONS - 1, expected) - np.exp(-expected)), axis=-2)
 
 
 def _frequencies(counts: FloatArray) -> FloatArray:

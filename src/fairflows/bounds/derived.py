@@ -77,21 +77,6 @@ def true_distance_upper_bound(distance: float, density_errors: ArrayLike) -> flo
     return float(min(checked_distance(distance) + np.sort(errors)[-2:].sum(), 1))
 
 
-def density_error_lower_bound(attack_lower: float, model_upper: float) -> float:
-    """Return a lower bound on TV(p̂_a, p_a) + TV(p̂_b, p_b), for an attack that beats the model's bound.
-
-    Theorem 5.5 turned round. A positive value refutes the densities, with confidence 1 - δ_a - δ_m for a lower bound at
-    δ_a and an upper bound at δ_m.
-
-    Examples
-    --------
-    >>> round(density_error_lower_bound(attack_lower=0.4, model_upper=0.1), 3)
-    0.3
-    """
-    excess = checked_distance(attack_lower, "attack_lower") - checked_distance(model_upper, "model_upper")
-    return max(float(excess), 0.0)
-
-
 def error_lower_bound(base_rates: ArrayLike, distance: float) -> float:
     """Return a lower bound on the sum of two groups' error rates: their base-rate gap less Δ.
 

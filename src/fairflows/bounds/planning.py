@@ -1,22 +1,20 @@
-"""Before the certifying persons are looked at: the bound to expect, the persons that a target takes, the share of δ.
+"""Before the certifying persons are looked at: the bound to expect, and the persons that a target takes.
 
-Nothing here is a certificate. It helps to choose the number of cells on validation rows, and divides one δ over several
-statements so that all of them hold together with probability 1 - δ.
+Nothing here is a certificate. It helps to choose the number of cells on validation rows.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
+from scipy.special import ndtri, pdtr
 
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities
 from fairflows.bounds.blocks import IntArray, blocks_upper_bound, even_blocks, planned_blocks_bound
-from fairflows.bounds.cells import FEWEST_PERSONS, cell_radius, chance_of_merging, total_variation
+from fairflows.bounds.cells import FEWEST_PERSONS, cell_radius, total_variation
 from fairflows.bounds.shared_table import known_share_distance, mean_of_folded_normal, most_cells_known_half
 from fairflows.exceptions import DataError
 
@@ -332,7 +330,7 @@ def check_reachable(
         return
     if target == 0:
         raise DataError("target must be above 0 for a release of cells: no number of persons proves Δ = 0.")
-    sizes, delta_each = np.array(list(n.values()), dtype=np.int64), delta_of_each(delta, n_models)
+    sizes, delta_each = np.array(list(n.values()), dtype=np.int64), checked_delta(delta) / n_models
     if float(cell_radius(sizes // n_models, delta_each).max()) <= target:
         return
     shares = sizes / sizes.sum() if sizes.all() else np.full(len(sizes), 1 / len(sizes))
@@ -345,38 +343,15 @@ def check_reachable(
     )
 
 
-def delta_of_look(delta: float, look: int) -> float:
-    r"""Return the share of δ that the j-th look at the same persons may spend, δ · 6 / (π² j²).
-
-    The shares of all looks, however many come, add up to δ. The first one spends 0.61 δ; a look that is known to
-    be the only one may spend all of it.
-
-    Examples
-    --------
-    >>> [round(delta_of_look(0.05, look), 4) for look in (1, 2, 3)]
-    [0.0304, 0.0076, 0.0034]
-    """
-    if look < 1:
-        raise DataError(f"look must be 1 or more; got {look!r}.")
-    return checked_delta(delta) * 6 / (math.pi * look) ** 2
-
-
-def delta_of_each(delta: float, m: int) -> float:
-    """Return δ/m: the share of each of m statements when all must hold at once, or the best of them is reported.
-
-    Examples
-    --------
-    >>> delta_of_each(0.05, 5)
-    0.01
-    """
-    if m < 1:
-        raise DataError(f"m must be 1 or more; got {m!r}.")
-    return checked_delta(delta) / m
-
-
 def _expected_cost_of_merging(probabilities: ArrayLike, n: FloatArray) -> FloatArray:
-    """Return the common mass of two groups in cells that will be merged, Σ_i P(i is merged) · min(p_a,i, p_b,i)."""
-    merged = chance_of_merging(probabilities, n)[..., None, :] * np.asarray(probabilities)
+    """Return the common mass of two groups in cells that will be merged, Σ_i P(i is merged) · min(p_a,i, p_b,i).
+
+    Counts are approximated by Poisson's law; cells that are merged only to help others are left out.
+    """
+    p = np.asarray(probabilities, dtype=np.float64)
+    expected = n[..., None] * p
+    is_merged = 1 - np.prod(1 - (pdtr(FEWEST_PERSONS - 1, expected) - np.exp(-expected)), axis=-2)
+    merged = is_merged[..., None, :] * p
     mass = merged.sum(axis=-1)
     common = (mass[..., :, None] + mass[..., None, :]) / 2 - total_variation(merged)
     return np.where(np.eye(mass.shape[-1], dtype=bool), 0, common)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from fairflows.bounds.derived import density_error_lower_bound
 from fairflows.certificate.statement import (
     FOUND_BY,
     PROBABILITY,
@@ -221,10 +220,13 @@ class Certificate:
 
     @property
     def density_error_lower(self) -> float | None:
-        """Lower bound on TV(p̂_a, p_a) summed over the two worst groups; above 0 where the model is refuted."""
+        """Lower bound on TV(p̂_a, p_a) summed over the two worst groups (Theorem 5.5 turned round).
+
+        It is above 0 where the model is refuted.
+        """
         if self.attack_lower is None or self.model_upper is None:
             return None
-        return density_error_lower_bound(self.attack_lower, self.model_upper)
+        return max(self.attack_lower - self.model_upper, 0.0)
 
     def to_dict(self) -> dict[str, Plain]:
         """Return plain values, as JSON holds them."""

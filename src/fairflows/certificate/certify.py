@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 
 from fairflows import __version__
-from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_draws
+from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_draws, delta_of_look
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.model import draws_needed
-from fairflows.bounds.planning import check_reachable, delta_of_each, delta_of_look
+from fairflows.bounds.planning import check_reachable
 from fairflows.certificate.certificate import Assumption, Certificate, status_of
 from fairflows.certificate.looks import Look, Looks, open_looks
 from fairflows.certificate.statement import (
@@ -282,9 +282,8 @@ class Case:
         n_trees = len(table.blocks)
         if self.trees is None or not n_trees or "label" in self.released:  # a true label does not follow from the cell
             return
-        each = delta_of_each(self.delta, n_trees)
         by_group = [dict(zip(self.groups, map(tuple, part.tolist()), strict=True)) for part in table.blocks]
-        yield blocks_statement(tuple(FoldBlocks(1 / n_trees, each, blocks) for blocks in by_group))
+        yield blocks_statement(tuple(FoldBlocks(1 / n_trees, self.delta / n_trees, blocks) for blocks in by_group))
         if self.is_new:
             counts = [part.sum(axis=0) for part in self._counts(self._new_persons(table, self.trees.key_))]
             yield statement_on_new_persons(counts, table.blocks, self.groups)
@@ -458,12 +457,16 @@ def _assumptions(c: Certificate, case: Case) -> Iterator[tuple[str, dict[str, ob
         yield "drawn", {}
     if encoder is not None and encoder.traits.needs_attribute:
         yield "groups", {}
-    if case.trees is not None:
-        yield from _assumptions_of_trees(c, case.trees)
-    elif case.table is not None:
+    if case.table is not None:
         yield "table", {}
+    if case.table_of_trees is not None and c.find("population") is not None:
+        kept = "keep their cell" if len(case.table_of_trees.person) else "are not encoded again"
+        yield "persons to come", {"kept": kept}
+        yield "one tree", {}
     if case.laws:
         yield from _assumptions_of_counting(c, case, len(case.counted["row"]))
+    if c.most_rows > 1 and (case.laws or case.trees is not None):
+        yield "most rows", {"most": c.most_rows}
     if encoder is not None and encoder.traits.randomised:
         if has_names:
             yield "secret key", {"alike": "has always the same cell" if drawn else "is always released alike"}
@@ -490,16 +493,6 @@ def _assumptions(c: Certificate, case: Case) -> Iterator[tuple[str, dict[str, ob
         yield "not comparable", {}
 
 
-def _assumptions_of_trees(c: Certificate, release: Release) -> Iterator[tuple[str, dict[str, object]]]:
-    has_names = release.table_ is not None and len(release.table_.person) > 0
-    yield "table", {}
-    if c.find("population") is not None:
-        yield "persons to come", {"kept": "keep their cell" if has_names else "are not encoded again"}
-        yield "one tree", {}
-    if c.most_rows > 1:
-        yield "most rows", {"most": c.most_rows}
-
-
 def _assumptions_of_counting(c: Certificate, case: Case, n_models: int) -> Iterator[tuple[str, dict[str, object]]]:
     has_names = case.rows.persons.named
     yield "independent", {}
@@ -511,8 +504,6 @@ def _assumptions_of_counting(c: Certificate, case: Case, n_models: int) -> Itera
         yield "folds", {"models": n_models, "dealt": "a keyed hash of their identifier" if has_names else "chance"}
         if not has_names:
             yield "released once", {}
-    if c.most_rows > 1:
-        yield "most rows", {"most": c.most_rows}
     if any(any(fold.merged.values()) for statement in c.statements for fold in statement.counts):
         yield "merged", {}
     if not has_names:

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from fairflows.bounds.arguments import checked_delta
+from fairflows.bounds.arguments import checked_delta, delta_of_look
 from fairflows.bounds.derived import rounded_up
-from fairflows.bounds.planning import delta_of_look
 from fairflows.certificate.certificate import Certificate, Plain, status_of
 from fairflows.certificate.statement import FoldCounts, Statement, blocks_statement, from_counts, table_statement
 from fairflows.exceptions import DataError

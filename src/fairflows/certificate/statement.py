@@ -24,7 +24,6 @@ from fairflows.bounds.cells import (
     merged_upper_bound,
 )
 from fairflows.bounds.model import statistical_distance, statistical_distance_upper_bound
-from fairflows.bounds.planning import delta_of_each
 from fairflows.bounds.shared_table import known_share_distance, table_distance
 from fairflows.encoder.base import LatentLaw
 
@@ -323,7 +322,7 @@ def counted_statements(counted: dict[Law, list[Counted]], groups: Sequence[str],
     There is one statement per law, and for a random row one given each label.
     """
     for law, parts in counted.items():
-        each = delta_of_each(delta, len(parts))
+        each = delta / len(parts)
         yield from_counts(law, None, tuple(part.fold(groups, each) for part in parts))
         by_label = [part.folds_by_label(groups, each) for part in parts] if law == "row" else [{}]
         for label in by_label[0]:
@@ -403,13 +402,18 @@ class Counted:
         A count that is merged given one label must not follow from that of all persons less those given the other
         labels, nor from the size of a group: where it would, the counts given the label are rounded down.
         """
-        each = delta_of_each(delta, max(len(self.labels), 1))
         merged = has_few_persons(self.counts).any(axis=1) | self._merged
         folds: dict[str, FoldCounts] = {}
         for label, counts, cells in zip(self.labels, self.counts, merged, strict=False):  # without labels: none
             tells = (merged.any(axis=0) & ~cells).any() or has_few_persons(counts[:, cells].sum(axis=1)).any()
             folds[str(label)] = FoldCounts.of(
-                counts, cells, groups, delta=each, share=self.share, first=self.first, rounded=bool(tells)
+                counts,
+                cells,
+                groups,
+                delta=delta / len(self.labels),
+                share=self.share,
+                first=self.first,
+                rounded=bool(tells),
             )
         return folds
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from fairflows.bounds.planning import delta_of_look
+from fairflows.bounds.arguments import delta_of_look
 from fairflows.certificate.certificate import Certificate, status_of
 from fairflows.certificate.certify import Case, request_of
 from fairflows.certificate.looks import open_looks

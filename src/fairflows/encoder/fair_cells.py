@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
-from fairflows.bounds.planning import delta_of_look
+from fairflows.bounds.arguments import delta_of_look
 from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Groups, Traits
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
 from fairflows.encoder.rows import Label, Rows, TrainingRows

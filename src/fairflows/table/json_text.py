@@ -1,19 +1,15 @@
-"""Read JSON that anybody may have written, and write values that JSON lacks as text."""
+"""Read JSON that anybody may have written."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
-
-import numpy as np
-import pandas as pd
 
 from fairflows.exceptions import DataError
 
@@ -148,55 +144,3 @@ def _checked(value: object, is_right: bool) -> Any:
     if not is_right:
         raise ValueError(f"{value!r:.40} is of another type.")
     return value
-
-
-_KINDS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
-    "float": (float, str, float),  # of which JSON lacks NaN and infinity
-    "timestamp": (pd.Timestamp, pd.Timestamp.isoformat, pd.Timestamp),
-    "timedelta": (pd.Timedelta, pd.Timedelta.isoformat, pd.Timedelta),
-    "string type": (pd.StringDtype, lambda dtype: _string_type(dtype), lambda text: _read_string_type(*text.split())),
-    "type": (np.dtype, lambda dtype: _type_name(dtype), pd.api.types.pandas_dtype),
-    "pandas type": (pd.api.extensions.ExtensionDtype, lambda dtype: _type_name(dtype), pd.api.types.pandas_dtype),
-}
-
-
-def to_text(value: object) -> tuple[str, str] | None:
-    """Return the kind of a value and its text; None for a value of another kind.
-
-    Examples
-    --------
-    >>> to_text(pd.Timestamp("2020-01-31"))
-    ('timestamp', '2020-01-31T00:00:00')
-    """
-    for name, (kind, write, _) in _KINDS.items():
-        if isinstance(value, kind):
-            return name, write(value)
-    return None
-
-
-def from_text(kind: str, text: str) -> Any:
-    """Return the value of which `to_text` gave kind and text.
-
-    Examples
-    --------
-    >>> from_text("timestamp", "2020-01-31T00:00:00")
-    Timestamp('2020-01-31 00:00:00')
-    """
-    if kind not in _KINDS:
-        raise DataError(f"there are no values of the kind {kind!r}.")
-    return _KINDS[kind][2](text)
-
-
-def _string_type(dtype: pd.StringDtype) -> str:
-    return f"{dtype.storage} {'NA' if dtype.na_value is pd.NA else 'nan'}"
-
-
-def _read_string_type(storage: str, missing: str) -> pd.StringDtype:
-    return pd.StringDtype(storage, na_value=pd.NA if missing == "NA" else np.nan)
-
-
-def _type_name(dtype: Any) -> str:
-    """Return a name that every release of pandas knows."""
-    if pd.api.types.pandas_dtype(str(dtype)) != dtype:
-        raise DataError(f"a column of type {dtype} cannot be saved.")
-    return str(dtype)
