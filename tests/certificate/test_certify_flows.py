@@ -58,7 +58,7 @@ def two_humps():
     a = np.arange(6000) % 2
     humps = rng.choice([-3.0, 3.0], size=6000) + rng.normal(size=6000)
     x = np.where(a == 0, humps, np.sqrt(10) * rng.normal(size=6000))
-    table = Table(pd.DataFrame({"x": x, "a": a}), sensitive="a", kinds={"x": "continuous"})
+    table = Table(pd.DataFrame({"x": x, "noise": rng.normal(size=6000), "a": a}), sensitive="a")
     train, test = table.split(test=0.5, validation=0)
     encoder = FairFlow(gamma=1.0, density=MixtureDensity(1), n_epochs=10)
     return encoder.fit(train), train, test
