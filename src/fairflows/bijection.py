@@ -410,7 +410,8 @@ class AffineCouplings:
             s = torch.tanh(r)
             state = state * torch.exp(s) + t
             scales.append(s)
-        return _moved(x, state, scales)
+        log_det = torch.cat(scales, dim=-1).sum(-1)
+        return state[..., : x.shape[-1]].reshape(x.shape), log_det.view(x.shape[:-1])
 
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return x = (z − t) ⊙ e⁻ˢ, from the last block to the first, and −Σ s, for points (M, K, B, D)."""
@@ -421,13 +422,8 @@ class AffineCouplings:
             minus_s = torch.tanh(minus_r)
             state = (state + minus_t) * torch.exp(minus_s)
             scales.append(minus_s)
-        return _moved(z, state, scales)
-
-
-def _moved(points: Tensor, state: Tensor, scales: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return where points have moved to, (M, K, B, D), and the sum of the log-scales of all blocks, (M, K, B)."""
-    log_det = torch.cat(list(scales), dim=-1).sum(-1)
-    return state[..., : points.shape[-1]].reshape(points.shape), log_det.view(points.shape[:-1])
+        log_det = torch.cat(scales, dim=-1).sum(-1)
+        return state[..., : z.shape[-1]].reshape(z.shape), log_det.view(z.shape[:-1])
 
 
 def _spline(knots: Tensor, n_bins: int, bound: float) -> MonotonicRQSTransform:

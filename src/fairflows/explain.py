@@ -327,7 +327,7 @@ def _acceptance(encoder: FairFlow, classifier: ClassifierMixin | None, favourabl
     place = int(np.flatnonzero(np.asarray(classes) == favourable)[0])
 
     if classifier is None:
-        return lambda z: _predicted_places(encoder, z) == place
+        return lambda z: encoder.flow_.predicted(z) == place
     named = hasattr(classifier, "feature_names_in_")
 
     def accepts(z: Array) -> npt.NDArray[np.bool_]:
@@ -335,14 +335,6 @@ def _acceptance(encoder: FairFlow, classifier: ClassifierMixin | None, favourabl
         return np.asarray(classifier.predict(encoded) == favourable)
 
     return accepts
-
-
-def _predicted_places(encoder: FairFlow, z: Array) -> npt.NDArray[np.intp]:
-    """Return the class that the encoder's own head predicts, as a place in ``classes_``."""
-    import torch
-
-    with torch.no_grad():
-        return encoder.flow_.class_scores(torch.tensor(z)).argmax(-1).numpy()
 
 
 def _rows(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Rows:

@@ -270,7 +270,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         persons : Persons, default=None
             Who is who; by default as the table or the identifier says.
         """
-        check_is_fitted(self, "ledger_")
+        if "ledger_" not in vars(self):
+            check_is_fitted(self, "ledger_")  # raises
         bytes(self.key_)  # raises for a model that came out of a pickle without its key
         if sensitive_features is not None and not self.traits.takes_attribute:
             raise DataError(
@@ -297,7 +298,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """Encode rows; the result is the kind of table that X is."""
         X = materialised(X)
         rows = self.read(X, sensitive_features)
-        refuse_more_rows(self, rows.persons)
+        if rows.persons.named:  # a certificate is about so many rows of a person
+            check_most_rows(rows.persons.rows_each(), self.most_rows_ or 1, MORE_ROWS)
         encoded = self.encode(rows)
         rows.outside.warn()
         return handed_over(X, encoded)
@@ -366,15 +368,6 @@ def forget(encoder: Encoder) -> None:
     """Remove the attributes of an earlier fit, so that a failed fit leaves an unfitted encoder."""
     for name in [name for name in vars(encoder) if name.endswith("_")]:
         delattr(encoder, name)
-
-
-def refuse_more_rows(encoder: Encoder, persons: Persons) -> None:
-    """Raise if a person has more rows than in the table that the encoder was fitted to, where persons are named.
-
-    A certificate is about so many rows of a person; without an identifier it is about one.
-    """
-    if persons.named:
-        check_most_rows(persons.rows_each(), encoder.most_rows_ or 1, MORE_ROWS)
 
 
 def is_fitted(encoder: Encoder) -> bool:

@@ -34,7 +34,6 @@ from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Ledger, Persons
 from fairflows.table.table import Role
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from torch.distributions import Distribution
     from torch.nn import Module
 
@@ -245,19 +244,16 @@ class FairFlow(Encoder):
         1e-12. Rounded to float32, as files are written, they are the same number, or neighbours where the value lies on
         a rounding tie.
         """
-        return pd.DataFrame(self._latent(rows).numpy(), columns=list(self.output_.dtypes))
-
-    def _latent(self, rows: Rows) -> Tensor:
-        """Return z (n, D) of each row."""
         import torch
 
-        x = torch.from_numpy(self._to_model_space(rows)[0])
+        persons = rows.persons_or_fresh() if self.codec_.is_randomised else rows.persons
+        x = torch.from_numpy(self.codec_.encode(rows.X, persons, rows.outside)[0])
         z, group = torch.empty_like(x), rows.map_group
         with torch.no_grad():
             for a in np.unique(group):
                 for part in torch.from_numpy(np.flatnonzero(group == a)).split(ROWS_PER_CHUNK):
                     z[part] = self.flow_.encoders[a].forward(x[None, None, part])[0][0, 0]
-        return z
+        return pd.DataFrame(z.numpy(), columns=list(self.output_.dtypes))
 
     def inverse_transform(
         self, X: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
@@ -286,7 +282,7 @@ class FairFlow(Encoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the class by the encoder's own classifier on z."""
-        return label_values(self)[self.flow_.class_scores(self._latent(rows)).argmax(-1).numpy()]
+        return label_values(self)[self.flow_.predicted(self.encode(rows).to_numpy())]
 
     def log_prob(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
         """log p̂_a of each row under its own group's density, in table units."""
@@ -296,7 +292,7 @@ class FairFlow(Encoder):
         """Return log p̂_a of each row that `read` returned."""
         import torch
 
-        x, log_det = self._to_model_space(rows)
+        x, log_det = self.codec_.encode(rows.X, rows.persons, rows.outside)
         log_p = np.empty(len(x))
         with torch.no_grad():
             for a in np.unique(rows.group):
@@ -308,10 +304,6 @@ class FairFlow(Encoder):
         """Return the groups' laws of z under the densities that the encoder was trained with."""
         check_is_fitted(self, "ledger_")
         return FlowLaw(self.flow_, self.codec_, self.classes_, self.device)
-
-    def _to_model_space(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
-        persons = rows.persons_or_fresh() if self.codec_.is_randomised else rows.persons
-        return self.codec_.encode(rows.X, persons, rows.outside)
 
 
 @dataclass(frozen=True)
@@ -339,14 +331,15 @@ class FittedFlow:
             found = [self.encoders[group].inverse(part[None, None]) for part in torch.tensor(z).split(ROWS_PER_CHUNK)]
         return torch.cat([x[0, 0] for x, _ in found]).numpy(), torch.cat([det[0, 0] for _, det in found]).numpy()
 
-    def class_scores(self, z: Tensor) -> Tensor:
-        """Return the classifier's scores (n, C), before the softmax, of points z (n, D)."""
+    def predicted(self, z: FloatArray) -> Groups:
+        """Return the class numbers that the classifier predicts for points z (n, D)."""
         import torch
 
         if self.head is None:
             raise DataError("The encoder was fitted without a label, and so without a classifier.")
         with torch.no_grad():
-            return torch.cat([self.head(part[None])[0] for part in z.split(ROWS_PER_CHUNK)])
+            scores = [self.head(part[None])[0] for part in torch.tensor(z).split(ROWS_PER_CHUNK)]
+        return torch.cat(scores).argmax(-1).numpy()
 
     def of_label(self, label: Hashable, classes: np.ndarray | None) -> GroupDensities:
         """Return the densities given a label."""
