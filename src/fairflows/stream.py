@@ -64,7 +64,7 @@ def encode_batch(
     sensitive: str | Sequence[str] | None = None,
     grouping: Grouping | None = None,
     identifier: str | None = None,
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     missing_group: MissingGroup = "error",
     missing_label: MissingLabel = "error",
     keep: Sequence[str] = (),
@@ -98,8 +98,8 @@ def encode_batch(
         How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
     identifier : str, default=None
         Column that names the person of a row. Nobody may have more rows in a batch than somebody in training had.
-    label : str, default=None
-        Column of the label, where the model was fitted to a table with one. A batch need not have it.
+    label : str or list of str, default=None
+        Columns of the labels, where the model was fitted to a table with some. A batch need not have them.
     missing_group, missing_label : str, default="error"
         What is done with rows that miss their group or their label, as in the `Table` that the model was fitted to. A
         certificate is about rows that were treated so.
@@ -171,7 +171,7 @@ class Found:
         self.no_label |= other.no_label
         self.rows_each = self.rows_each.add(other.rows_each, fill_value=0).astype(np.int64)
 
-    def warn(self, label: str | None) -> None:
+    def warn(self, label: str | Sequence[str] | None) -> None:
         """Warn of all that a reader of the result must know."""
         if self.dropped:
             warn_user(f"{self.dropped:,} rows without a group or a label were dropped, as before fitting.")
@@ -209,7 +209,7 @@ class BatchEncoder:
         sensitive: str | Sequence[str] | None = None,
         grouping: Grouping | None = None,
         identifier: str | None = None,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         missing_group: MissingGroup = "error",
         missing_label: MissingLabel = "error",
         keep: Sequence[str] = (),
@@ -226,9 +226,10 @@ class BatchEncoder:
             raise DataError("The model was fitted on rows without column names, so a file's columns cannot be matched.")
         self._sensitive = sensitive_columns(encoder, sensitive) if encoder.traits.needs_attribute else []
         self.identifier = identifier if identifier is not None else encoder.identifier
-        self._label = label if missing_label != "keep" else None
+        named = [label] if isinstance(label, str) else list(label or [])
+        self._labels = named if missing_label != "keep" else []
         self._keep = list(dict.fromkeys(keep))
-        self.schema = self._released.table_schema(self._sensitive, self._label, grouping)
+        self.schema = self._released.table_schema(self._sensitive, self._labels, grouping)
         # Rows in the table's own columns keep their types.
         self._single = precision == "float32" and not self._released.draws_rows
         last = self._released.last
@@ -236,8 +237,8 @@ class BatchEncoder:
         self._types = None if last is None else _types(last, self._single)
 
     def needed(self, source: Collection[str]) -> list[str]:
-        """Return the columns of a source that are needed. Raise if it lacks one; it may lack the label."""
-        label = [] if self._label is None or self._label not in source else [self._label]
+        """Return the columns of a source that are needed. Raise if it lacks one; it may lack labels."""
+        label = [name for name in self._labels if name in source]
         person = [] if self.identifier is None else [self.identifier]
         columns = list(dict.fromkeys([*self._features, *self._sensitive, *person, *self._keep, *label]))
         for name in columns:
@@ -280,9 +281,9 @@ class BatchEncoder:
         columns = self.needed(batch.schema.names)
         frame = from_arrow(batch.select(columns).replace_schema_metadata())
         self.schema.part(name for name in columns if name not in self._features).check(frame)
-        found = Found(no_label=self._missing_label == "drop" and self._label not in columns)
-        label = frame[self._label] if self._label in columns else None
-        kept = rows_kept(frame[self._sensitive], label, self._missing_group, self._missing_label)
+        labels = frame[[name for name in self._labels if name in columns]]
+        found = Found(no_label=self._missing_label == "drop" and labels.shape[1] < len(self._labels))
+        kept = rows_kept(frame[self._sensitive], labels, self._missing_group, self._missing_label)
         if not kept.all():
             frame, batch, found.dropped = frame[kept], batch.filter(pa.array(kept)), int((~kept).sum())
         if not len(frame):

@@ -50,7 +50,7 @@ from fairflows.tradeoff import check_target, frontier, with_cells
 from fairflows.worth import Apart, Usefulness, fitted_apart
 from fairflows.worth import usefulness as measure
 
-Method = Literal["tree", "cells", "flow", "matching"]
+Method = Literal["tree", "cells", "cells-without-attribute", "flow", "matching"]
 Output = Literal["row", "cell", "latent"]
 
 CELLS_FOR_A_LABEL = 8
@@ -76,7 +76,6 @@ def share(
     method: Method = "tree",
     output: Output = "row",
     spend: float = 0.0,
-    without_attribute: bool = False,
     most_rows: int | None = None,
     rules: Sequence[str] = (),
     score: bool | None = None,
@@ -99,9 +98,10 @@ def share(
         default 0.1, or for a "tree" of a small table the first of 0.15, 0.2 and 0.3 that allows eight cells.
     delta : float, default=0.01
         Probability δ that the bound on persons to come is wrong.
-    method : {"tree", "cells", "flow", "matching"}, default="tree"
-        "tree" is `FairTree`: cells for many purposes, with or without a label. "cells" is `FairCells`: the best cells
-        for the label. "flow" and "matching" are the paper's encoders, `FairFlow` and `FairMatching`: several are
+    method : {"tree", "cells", "cells-without-attribute", "flow", "matching"}, default="tree"
+        "tree" is `FairTree`: cells for many purposes, for any number of labels. "cells" is `FairCells`: the best cells
+        for one label; "cells-without-attribute" encodes persons who come later without the sensitive attribute. "flow"
+        and "matching" are the paper's encoders, `FairFlow` and `FairMatching`: several are
         trained on one part of the persons, and the best within the target is chosen on another part. Its certificate
         covers a third part, and persons who come later.
     output : {"row", "cell", "latent"}, default="row"
@@ -110,8 +110,6 @@ def share(
     spend : float, default=0.0
         Part of the target that a "tree" may spend on a label with two classes: the shares of the groups that its first
         split sends to one side may differ by so much.
-    without_attribute : bool, default=False
-        Whether persons who come later are encoded without the sensitive attribute; needs ``method="cells"``.
     most_rows : int, default=None
         Most rows that a person may have; by default the most of the persons that a model was fitted to.
     rules : sequence of str, default=()
@@ -139,10 +137,7 @@ def share(
     >>> shared.certificate.status, list(shared.table)
     ('CERTIFIED', ['cell'])
     """
-    job = _Job(
-        table, target, delta, method, output, spend, without_attribute, most_rows, rules, score, random_state,
-        quick, say,
-    )  # fmt: skip
+    job = _Job(table, target, delta, method, output, spend, most_rows, rules, score, random_state, quick, say)
     check_groups(table)
     fitted = job.fit()
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
@@ -212,7 +207,6 @@ class _Job:
     method: Method
     output: Output
     spend: float
-    without_attribute: bool
     most_rows: int | None
     rules: Sequence[str]
     score: bool | None
@@ -227,18 +221,16 @@ class _Job:
             raise DataError(f"delta must be in (0, 1); got {self.delta!r}.")
         if self.output == "latent" and self.method not in ("flow", "matching"):
             raise DataError(f"method must be 'flow' or 'matching' for output='latent'; got {self.method!r}.")
-        if self.without_attribute and self.method != "cells":
-            raise DataError(f"method must be 'cells' to encode without the sensitive attribute; got {self.method!r}.")
         if self.spend and self.method != "tree":
             raise DataError(f"method must be 'tree' to spend a part of the target; got {self.method!r}.")
-        if self.method == "cells" and self.table.y is None:
+        if self.method.startswith("cells") and self.table.y is None:
             raise DataError("Cells are made for a label, and the table has none: name it (label=...), or take 'tree'.")
 
     def fit(self) -> _Fitted:
         """Fit the model that the method asks for."""
         if self.method == "tree":
             return self._fit_trees()
-        return self._fit_cells() if self.method == "cells" else self._choose_from_frontier()
+        return self._fit_cells() if self.method.startswith("cells") else self._choose_from_frontier()
 
     def _fit_trees(self) -> _Fitted:
         """Fit two trees to everybody, and for the measurements a second pair to four fifths."""
@@ -267,7 +259,7 @@ class _Job:
         table, target = self.table, self.target or TARGETS[0]
         check_target(target, table, self.delta)
         self.say("fitting two models, each to half of the persons")
-        attribute: Literal["training", "encoding"] = "training" if self.without_attribute else "encoding"
+        attribute: Literal["training", "encoding"] = "encoding" if self.method == "cells" else "training"
         planned: dict[str, Any] = {"n_certify": max(2, table.persons.n // 2), "target": target, "delta": self.delta}
         encoder = FairCells(CELLS_FOR_A_LABEL, attribute=attribute, **planned, **self._common())
         model = self._release(encoder, target=target)
@@ -374,7 +366,7 @@ class Run:
     """How the table of a result was read, for later files."""
 
     sensitive: list[str]
-    label: str | None = None
+    label: str | list[str] | None = None
     identifier: str | None = None
     time_formats: dict[str, str] = field(default_factory=dict)
     missing_group: MissingGroup = "error"
@@ -399,9 +391,10 @@ class Run:
     @classmethod
     def of(cls, table: Table, released: list[str], random_state: int) -> Run:
         """Return how this table was read."""
+        labels = list(map(str, table.label_columns()))
         return cls(
             sensitive=list(table.grouping.kinds),
-            label=None if table.y is None else str(table.y.name),
+            label=labels if len(labels) > 1 else labels[0] if labels else None,
             identifier=None if table.identifier is None else str(table.identifier.name),
             time_formats=table.time_formats,
             missing_group=table.missing_group,
@@ -413,6 +406,11 @@ class Run:
         )
 
     @property
+    def labels(self) -> list[str]:
+        """The columns of the labels."""
+        return [self.label] if isinstance(self.label, str) else self.label or []
+
+    @property
     def roles(self) -> dict[str, Any]:
         """How the columns of later files make rows, as parameters of `encode_batch`."""
         names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label")
@@ -421,10 +419,10 @@ class Run:
     def table_of(self, path: Path, model: Transformer, text_format: TextFormat | None = None) -> Table:
         """Read a later file: the columns that the model knows, read and grouped as its own rows were."""
         released = Released.of(model)
-        schema = released.table_schema(self.sensitive, self.label, self.grouping)
+        schema = released.table_schema(self.sensitive, self.labels, self.grouping)
         frame = read_frame(path, schema, self.identifier, text_format)
         features = [] if released.encoder is None else map(str, released.encoder.schema_.kinds)
-        known = {*features, *self.sensitive, self.label, self.identifier}
+        known = {*features, *self.sensitive, *self.labels, self.identifier}
         return Table(
             frame[[name for name in frame if name in known]],
             name=path.name,

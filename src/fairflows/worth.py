@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
@@ -23,6 +23,7 @@ from fairflows.encoder.rows import Label
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.release import Release
 from fairflows.release.released import Model, Released
+from fairflows.release.score import score_names
 from fairflows.table.columns import floats, has_order, places_in
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
@@ -82,16 +83,14 @@ class JudgedRule:
     auc: float | None  # how well scores rank a class above the others, mean over the classes; None for a number
     error: float | None  # the mean distance of a number from the truth; None for classes
     gap: float  # largest difference between groups in how often a class is predicted; of numbers of means, in sd
-    counts: list[list[list[int]]] = field(default_factory=list)  # n(group, class, predicted class)
 
 
 @dataclass(frozen=True)
 class LabelWorth:
-    """Worth of a shared table for predicting the label."""
+    """Worth of a shared table for predicting a label."""
 
     name: str
     classes: tuple[str, ...]  # none for a number
-    groups: tuple[str, ...]
     blind: float  # the share that is right by a blind guess; of a number the mean distance from its median
     rules: dict[str, JudgedRule]  # by the names of `RULES`
     best: dict[str, float]  # by Δ: what the best release within it reaches, for two classes; for a number at Δ = 0
@@ -116,8 +115,8 @@ class Usefulness:
 
     Attributes
     ----------
-    label : LabelWorth or None
-        What it is worth to train on and to decide by; None without a label.
+    labels : tuple of LabelWorth
+        What it is worth to train on and to decide by, for each label.
     rows : Likeness or None
         How much its rows are like real ones; None where no rows are drawn.
     columns : tuple of Told
@@ -131,12 +130,17 @@ class Usefulness:
         How many rows were learnt from.
     """
 
-    label: LabelWorth | None
+    labels: tuple[LabelWorth, ...]
     rows: Likeness | None
     columns: tuple[Told, ...]
     sensitive: Told
     n: int
     n_learnt: int
+
+    @property
+    def label(self) -> LabelWorth | None:
+        """The first of the labels; None without one."""
+        return self.labels[0] if self.labels else None
 
     def to_frame(self) -> pd.DataFrame:
         """Return how much a shared row reveals: one line per column, then the sensitive attribute."""
@@ -242,13 +246,15 @@ def usefulness(
         frames = [frame.iloc[some] for frame, some in zip(frames, places, strict=True)]
     rows = frames[0].reset_index(drop=True), frames[1].reset_index(drop=True)
     with one_thread(), Parallel(n_jobs=n_jobs, prefer="threads") as parallel:
-        tasks = [delayed(_label_worth)(learn, judge, rows, distance, random_state)]
+        named = learn.label_columns().columns.intersection(judge.label_columns().columns)
+        tasks = [delayed(_label_worth)(str(name), learn, judge, rows, distance, random_state) for name in named]
         if Released.of(parts.model).draws_rows:
             real = [_whole(part, rows[0]) for part in (learn, judge)]
             tasks.append(delayed(_likeness)(real[0], rows[0][list(real[0])], real[1], random_state))
-        label, alike = [*parallel(tasks), None][:2]
+        measured = parallel(tasks)
         columns, sensitive, n = _told(parallel, learn, judge, rows, generator, random_state)
-    return Usefulness(label, alike, columns, sensitive, n, len(learn))
+    labels = tuple(label for label in measured[: len(named)] if label is not None)
+    return Usefulness(labels, [*measured[len(named) :], None][0], columns, sensitive, n, len(learn))
 
 
 def fitted_apart(release: Release, table: Table, random_state: int = 0) -> Apart:
@@ -289,7 +295,7 @@ def _parts(
 
 @dataclass(frozen=True)
 class _LabelRows:
-    """The label of both parts, and the rows that it is predicted from."""
+    """A label of both parts, and the rows that it is predicted from."""
 
     label: Label
     truth: npt.NDArray  # of the judged rows: class numbers, or numbers
@@ -300,13 +306,11 @@ class _LabelRows:
     rows: tuple[pd.DataFrame, pd.DataFrame]
 
     @classmethod
-    def of(cls, learn: Table, judge: Table, rows: tuple[pd.DataFrame, pd.DataFrame]) -> _LabelRows | None:
-        """Return the labels; None without one, or where the judged rows have a class that is new."""
-        if learn.y is None or judge.y is None:
-            return None
-        label, name = Label.read(learn.y, len(learn)), str(learn.y.name)
-        shared = rows[0].get(name, learn.y)
-        coded = [_coded(label, column) for column in (judge.y, shared)]
+    def of(cls, name: str, learn: Table, judge: Table, rows: tuple[pd.DataFrame, pd.DataFrame]) -> _LabelRows | None:
+        """Return the label; None where the judged rows have a class that is new."""
+        own = learn.label_columns()[name]
+        label = Label.read(own, len(learn))
+        coded = [_coded(label, column) for column in (judge.label_columns()[name], rows[0].get(name, own))]
         if label.classes is not None and any((code < 0).any() for code in coded):
             return None
         return cls(label, coded[0], coded[1], name, learn, judge, rows)
@@ -324,22 +328,21 @@ class _LabelRows:
             predicted["score"] = score
         rules = {name: self._judged(predicted[name]) for name in RULES if name in predicted}
         classes = () if self.label.classes is None else tuple(map(str, self.label.classes))
-        groups = tuple(str(self.judge.group_names.get(group, group)) for group in self.learn.groups)
-        best = self._best(predicted["raw"], distance)
-        return LabelWorth(self.name, classes, groups, self._blind(), rules, best)
+        return LabelWorth(self.name, classes, self._blind(), rules, self._best(predicted["raw"], distance))
 
     def _not_learnt(self, rows: pd.DataFrame) -> list[str]:
-        """Return the drawn label and the scores of cells, which raw rows do not have."""
-        own, score = set(self.learn.X), f"{self.name}_score"
-        return [name for name in rows if name not in own and (name == self.name or str(name).startswith(score))]
+        """Return the drawn labels and the scores of cells, which raw rows do not have."""
+        labels = tuple(map(str, self.learn.label_columns()))
+        scores = tuple(f"{name}_score" for name in labels)
+        return [name for name in rows if name not in self.learn.X and (name in labels or str(name).startswith(scores))]
 
     def _scores(self) -> FloatArray | None:
         """Return the score of each judged row: the columns of a release, or the mean label of the cell."""
         if list(self.rows[0]) == ["cell"]:
             means = pd.DataFrame(self._targets(self.label.values)).groupby(self.rows[0]["cell"].to_numpy()).mean()
             return means.reindex(self.rows[1]["cell"]).fillna(means.mean()).to_numpy()
-        names = [name for name in self._not_learnt(self.rows[1]) if str(name).startswith(f"{self.name}_score")]
-        if not names:
+        names = score_names(self.name, self.label)
+        if not set(names) <= set(self._not_learnt(self.rows[1])):
             return None
         values = self.rows[1][names].to_numpy(dtype=np.float64)
         return np.column_stack([1 - values, values]) if len(self.label.class_values) == 2 else values
@@ -349,22 +352,20 @@ class _LabelRows:
 
     def _judged(self, predicted: FloatArray) -> JudgedRule:
         """Compare predictions, probabilities of the classes or numbers, with the truth."""
-        group, n_groups = self.judge.group_numbers(self.learn.groups), len(self.learn.groups)
         if self.label.classes is None:
-            values, spread = predicted[:, 0], max(float(np.var(self.truth)), 1e-300)
-            means = [values[group == a].mean() for a in range(n_groups) if (group == a).any()]
-            right = 1 - float(np.mean((values - self.truth) ** 2)) / spread
-            return JudgedRule(
-                right, None, float(np.abs(values - self.truth).mean()), float(np.ptp(means) / spread**0.5)
-            )
+            errors, spread = predicted[:, 0] - self.truth, max(float(np.var(self.truth)), 1e-300)
+            right = 1 - float(np.mean(errors**2)) / spread
+            return JudgedRule(right, None, float(np.abs(errors).mean()), self._gap(predicted) / spread**0.5)
         chosen, size = predicted.argmax(axis=1), len(self.label.classes)
-        counts = np.bincount((group * size + self.truth) * size + chosen, minlength=n_groups * size * size)
-        counts = counts.reshape(n_groups, size, size)
-        rates = counts.sum(axis=1) / np.maximum(counts.sum(axis=(1, 2)), 1)[:, None]
         known = [c for c in range(size) if 0 < np.mean(self.truth == c) < 1]
         aucs = [roc_auc_score(self.truth == c, predicted[:, c]) for c in known]
-        right, gap = float((chosen == self.truth).mean()), float(np.ptp(rates, axis=0).max())
-        return JudgedRule(right, float(np.mean(aucs)) if aucs else None, None, gap, counts.tolist())
+        auc = float(np.mean(aucs)) if aucs else None
+        return JudgedRule(float((chosen == self.truth).mean()), auc, None, self._gap(np.eye(size)[chosen]))
+
+    def _gap(self, values: FloatArray) -> float:
+        """Return the largest difference between the means of two groups."""
+        group = self.judge.a.to_numpy()
+        return float(np.ptp([values[group == a].mean(axis=0) for a in self.judge.groups], axis=0).max())
 
     def _blind(self) -> float:
         if self.label.classes is None:
@@ -398,9 +399,9 @@ class _LabelRows:
 
 
 def _label_worth(
-    learn: Table, judge: Table, rows: tuple[pd.DataFrame, pd.DataFrame], distance: float, seed: int
+    name: str, learn: Table, judge: Table, rows: tuple[pd.DataFrame, pd.DataFrame], distance: float, seed: int
 ) -> LabelWorth | None:
-    asked = _LabelRows.of(learn, judge, rows)
+    asked = _LabelRows.of(name, learn, judge, rows)
     with one_thread():
         return None if asked is None else asked.measured(distance, seed)
 
@@ -448,7 +449,7 @@ def _matrices(fit: pd.DataFrame, *asked: pd.DataFrame) -> list[FloatArray]:
 
 def _whole(table: Table, shared: pd.DataFrame) -> pd.DataFrame:
     """Return the columns that shared rows have, as they are in the real table."""
-    columns = table.X if table.y is None else table.X.assign(**{str(table.y.name): table.y})
+    columns = table.X.assign(**{str(name): label for name, label in table.label_columns().items()})
     return columns[[name for name in shared if name in columns]].reset_index(drop=True)
 
 

@@ -109,7 +109,6 @@ def test_describe(run, tmp_path):
         (["--target", "2"], "target must be in (0, 1]; got 2.0. (option --target)"),
         (["--target", "0.01"], "is too small for the target Δ ≤ 0.01"),
         (["--output", "latent"], "for output='latent'; got 'tree'. (options --method, --output)"),
-        (["--without-attribute"], "method must be 'cells' to encode without the sensitive attribute"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(run, tmp_path, words, message):

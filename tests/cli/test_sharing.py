@@ -76,7 +76,7 @@ def test_the_terminal_says_who_can_guess_what_and_which_file_goes_where(folder):
 
 def test_without_the_attribute_at_encoding(run, folder, tmp_path):
     out = tmp_path / "out"
-    words = [*ROLES, "--target", "0.3", "--method", "cells", "--without-attribute", "--output", "cell", "--quick"]
+    words = [*ROLES, "--target", "0.3", "--method", "cells-without-attribute", "--output", "cell", "--quick"]
     code, _, err = run("share", folder / "loans.csv", *words, "-o", out)
     assert code == 0, err
     pd.read_csv(folder / "new.csv").drop(columns="sex").to_csv(tmp_path / "no-sex.csv", index=False)

@@ -29,7 +29,7 @@ REPEATED = 40
 HOW = {
     "matching": ["--method", "matching", "--target", "0.9"],
     "tree": [],
-    "no attribute": ["--method", "cells", "--without-attribute", "--target", "0.9"],
+    "no attribute": ["--method", "cells-without-attribute", "--target", "0.9"],
 }
 """The ways to share: one model chosen from a frontier; the default, two trees; cells that need no attribute."""
 

@@ -115,7 +115,7 @@ def test_2_ties_are_parted_by_coins_and_a_person_has_the_same_coins_for_ever():
 def test_3_a_row_by_itself_has_the_cell_that_it_has_among_others(rows):
     numbers = rows.drop(columns="town")
     shared = release(8).fit(table(numbers))
-    assert any(model.encoder.scores_.of_label is not None for model in shared.models_)
+    assert any(model.encoder.scores_.of_labels for model in shared.models_)
     new = people(200, seed=2).drop(columns="town")
     new["grade"] = new["grade"] // 4  # heavy ties
     together = cells(shared, new)

@@ -85,27 +85,18 @@ def contents(name="town", **values):
                          "balanced accuracy": 0.502, "validation": 0.01, "persons": 800}],
         },
         "data": {
-            "name": name, "rows": 2000, "sensitive": name, "label": name, "split": "", "groups": groups,
+            "name": name, "rows": 2000, "sensitive": name, "labels": [name], "split": "", "groups": groups,
             "group_names": {name: name, "m": "men"}, "rate_names": [f"P({name} = 1)"], "notes": [name],
             "columns": [{"name": name, "kind": "categorical", "values": 3, "missing": 0, "range": name}],
-        },
-        "metrics": {
-            "names": ["before", "by the score"], "positive": f"{name} = 1",
-            "groups": [{"name": name, "rates": [0.44160177, 0.4], "right": [0.8, 0.7]},
-                       {"name": "m", "rates": [0.3, None], "right": [0.9, 0.8]}],
-            "overall": [{"name": "accuracy", "values": [0.85, None]}],
         },
         "settings": {"FairFlow": name},
     }  # fmt: skip
     return {**plain, **values}
 
 
-PARTS = ("audit", "metrics")
-
-
 def short(**values):
     """A report's contents with the certificate alone, which is quick to draw."""
-    return contents(**dict.fromkeys(PARTS), **values)
+    return contents(audit=None, **values)
 
 
 @pytest.fixture(scope="module")
@@ -347,11 +338,11 @@ def test_no_vacuous_consequences():
 
 
 def useful(**rules):
-    right = {"right": 0.8, "auc": 0.85, "error": None, "gap": 0.1, "counts": []}
-    label = {"name": "pay", "classes": ["0", "1"], "groups": ["f", "m"], "blind": 0.75,
+    right = {"right": 0.8, "auc": 0.85, "error": None, "gap": 0.1}
+    label = {"name": "pay", "classes": ["0", "1"], "blind": 0.75,
              "rules": {name: {**right, **rule} for name, rule in rules.items()},
              "best": {"0": 0.81, "0.1": 0.83}}  # fmt: skip
-    return {"label": label, "rows": None, "columns": [], "sensitive": {}, "n": 9, "n_learnt": 9}
+    return {"labels": [label], "rows": None, "columns": [], "sensitive": {}, "n": 9, "n_learnt": 9}
 
 
 def test_what_a_table_is_good_for():

@@ -246,10 +246,12 @@ def test_rows_are_drawn_from_the_cells_of_a_frontier_too(few):
         ({"target": 1.5}, r"in \(0, 1\]"),
         ({"target": 0.01}, "Group 1 is too small for the target Δ ≤ 0.01: it has 3,936 persons, and the lowest target"),
         ({"delta": 2.0}, r"delta must be in \(0, 1\)"),
-        ({"method": "magic"}, "method must be one of 'tree', 'cells', 'flow', 'matching'; got 'magic'"),
+        (
+            {"method": "magic"},
+            "method must be one of 'tree', 'cells', 'cells-without-attribute', 'flow', 'matching'; got 'magic'",
+        ),
         ({"output": "magic"}, "output must be one of 'row', 'cell', 'latent'; got 'magic'"),
         ({"output": "latent"}, "method must be 'flow' or 'matching' for output='latent'; got 'tree'"),
-        ({"without_attribute": True}, "method must be 'cells' to encode without"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_training(adult, settings, message):
@@ -278,3 +280,47 @@ def test_a_merged_group_is_said_not_to_hide_what_differs_inside(few):
     shared = share(merged, target=0.3, output="cell", quick=True)
     assert "what differs inside a group that was merged" in " ".join(repr(shared).split())
     assert "even the worst pair" in shared.report.to_html()
+
+
+@pytest.fixture(scope="module")
+def two_labels(few):
+    """A label of classes, and one of numbers that education tells."""
+    noise = np.random.default_rng(0).normal(size=len(few))
+    hours = 20 + 3 * (few.X["education"].factorize()[0] % 7) + noise.round(2)
+    rows = few.X.reset_index().assign(sex=few.a.to_numpy(), income=few.y.to_numpy(), hours=hours)
+    return Table(rows, sensitive="sex", label=["income", "hours"], identifier="person")
+
+
+@pytest.mark.filterwarnings("ignore:Categories that the training rows did not have")
+def test_every_label_has_a_score_and_is_measured(run, two_labels, tmp_path):
+    shared = share(two_labels, target=0.3)
+    assert list(shared.table) == [*two_labels.X, "income", "hours", "income_score", "hours_score"]
+    income, hours = shared.usefulness.labels
+    assert (income.name, income.classes, hours.name, hours.classes) == ("income", ("0", "1"), "hours", ())
+    assert income.rules["trained"].auc > 0.7
+    assert hours.rules["trained"].right > 0.5, "R²"
+    assert hours.rules["score"].right > 0.5, "the tree splits by both labels"
+    said = " ".join(repr(shared).split())
+    assert "ranks them by income" in said
+    assert "of the variance of hours" in said
+    assert "the labels are income, hours" in shared.report.to_html()
+
+    shared.save(tmp_path / "out")
+    rows = two_labels.X.reset_index().assign(sex=two_labels.a.to_numpy())
+    rows.assign(income=two_labels.y.to_numpy(), hours=two_labels.more_labels["hours"].to_numpy()).to_csv(
+        tmp_path / "rows.csv", index=False
+    )
+    code, said, err = run("verify", tmp_path / "out", tmp_path / "rows.csv")
+    assert code == 0, said + err
+    rows.head(50).assign(
+        person=np.arange(50) + 10**6, education=rows["education"].iloc[::-1].iloc[:50].to_numpy()
+    ).to_csv(tmp_path / "later.csv", index=False)
+    code, _, err = run("encode", tmp_path / "out", tmp_path / "later.csv", "-o", tmp_path / "later-shared.csv")
+    assert code == 0, err
+    assert list(pd.read_csv(tmp_path / "later-shared.csv")) == list(shared.table), "later files need no label"
+
+
+@pytest.mark.parametrize("method", ["cells", "matching"])
+def test_other_methods_take_one_label_and_say_so(two_labels, method):
+    with pytest.raises(DataError, match=r"2 labels, and this encoder takes one: name one \(label=\.\.\.\), or take"):
+        share(two_labels, method=method, target=0.9, quick=True)

@@ -90,8 +90,11 @@ def share(
         typer.Option(help="What the exit code is about: this table, or also persons to come."),
     ] = "table",
     method: Annotated[
-        Literal["tree", "cells", "flow", "matching"],
-        typer.Option(help="Cells for many purposes; the best cells for the label; or the paper's encoders."),
+        Literal["tree", "cells", "cells-without-attribute", "flow", "matching"],
+        typer.Option(
+            help="Cells for many purposes; the best cells for one label, with or without the attribute in later "
+            "files; or the paper's encoders."
+        ),
     ] = "tree",
     output: Annotated[
         Literal["row", "cell", "latent"],
@@ -100,9 +103,6 @@ def share(
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
     ] = 0.0,
-    without_attribute: Annotated[
-        bool, typer.Option("--without-attribute", help="Encode later files without the attribute (method cells).")
-    ] = False,
     score: Annotated[
         bool | None,
         typer.Option("--score/--no-score", help="A column with the expected label; by default with one row each."),
@@ -149,7 +149,6 @@ def share(
             method=method,
             output=output,
             spend=spend,
-            without_attribute=without_attribute,
             most_rows=reading.most_rows,
             rules=reading.rules or (),
             score=score,
@@ -211,7 +210,7 @@ def describe(
     from fairflows.table.prospects import best_bounds, find_names, find_problems
 
     frame, drop = reading.frame(file), reading.drop or []
-    named = find_names(frame, [*reading.sensitive, *filter(None, [reading.label, reading.identifier]), *drop])
+    named = find_names(frame, [*reading.sensitive, *(reading.label or []), *filter(None, [reading.identifier]), *drop])
     reading = replace(reading, drop=[*drop, *named])
     table = reading.table(frame, file.name)
     check_rules(reading.rules or (), table.X)

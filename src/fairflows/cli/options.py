@@ -89,7 +89,7 @@ class Reading(FileFormat):
     sensitive: Annotated[
         list[str], typer.Option(help="Sensitive column; several make intersectional groups.", callback=distinct)
     ]
-    label: Annotated[str | None, typer.Option(help="Label column.")] = None
+    label: Annotated[list[str] | None, typer.Option(help="Label column; may be repeated.", callback=distinct)] = None
     identifier: Identifier = None
     categorical: Annotated[
         list[str] | None, _about_file(help="Column whose numbers are categories; may be repeated.", callback=distinct)

@@ -147,7 +147,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     groups_ : list
         The values of the sensitive attribute.
     classes_ : ndarray or None
-        The values of the label; None without a label, or with one of numbers.
+        The values of the first label; None without a label, or with one of numbers.
     key_ : Key
         The secret behind noise and coins; ``bytes(encoder.key_)`` shows it. A pickle leaves it out, and
         ``encoder.key_.restore(secret)`` gives it back.
@@ -359,7 +359,7 @@ def begin_fit(encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_fea
     encoder.groups_, encoder.key_ = rows.groups, rows.key
     encoder.schema_, encoder.missing_ = rows.schema, rows.missing
     encoder.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
-    encoder.classes_ = None if rows.label is None else rows.label.classes
+    encoder.classes_ = rows.labels[0].classes if rows.labels else None
     encoder.ranges_ = fitted_ranges(rows)
     return rows
 

@@ -77,7 +77,7 @@ class FairTree(Encoder):
         The blocks of each group in each cell (`fairflows.bounds.blocks_upper_bound`): the persons strictly inside of
         it, and one more.
     levels_ : ndarray of shape (n_cells_, n_targets)
-        The mean of the label in each cell.
+        The mean of the first label in each cell.
     worth_of_spending_ : dict
         For some values of ``spend``, the share of persons whose label the better side of the root predicts, estimated
         on the persons that chose the nodes; empty without a label of two classes.
@@ -120,7 +120,7 @@ class FairTree(Encoder):
     def learn(self, rows: TrainingRows) -> None:
         """Choose scores and nodes on some persons, and set the thresholds on the others."""
         self._check_settings()
-        self.label_ = None if rows.label is None else replace(rows.label, values=np.empty(0))
+        self.label_ = replace(rows.labels[0], values=np.empty(0)) if rows.labels else None
         self.columns_ = score_columns(rows.X, rows.kinds, self.unseen)
         self.output_ = CELL
         rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
@@ -131,8 +131,7 @@ class FairTree(Encoder):
         self._choose(rows, choosing, self._possible_cells(rows, choosing if others is None else others))
         self.levels_ = np.empty((self.n_cells_ or 0, 0))
         if others is not None:
-            label = None if rows.label is None else rows.label.targets()[others]
-            self.cut(rows.take(others), label)
+            self.cut(rows.take(others), rows.labels[0].targets()[others] if rows.labels else None)
 
     def _one_row_each(self, rows: TrainingRows, places: Places) -> Places:
         """Return the places of at most one row of each person, from the law of a random row."""
@@ -158,18 +157,19 @@ class FairTree(Encoder):
         scores = TreeScores.fit(self, rows, places)
         values = scores.values(rows.X.iloc[places])
         values[:, : scores.n_of_label] = _honest_scores(self, scores, rows, places)
-        targets = values[:, scores.n_of_label :] / np.sqrt(max(scores.total_variance, 1e-300))
+        targets = [_standardised(label.targets()[places]) / np.sqrt(len(rows.labels)) for label in rows.labels]
+        targets.append(values[:, scores.n_of_label :] / np.sqrt(max(scores.total_variance, 1e-300)))
         group, rates = rows.group[places], None
-        if rows.label is not None:
-            targets = np.concatenate([_standardised(rows.label.targets()[places]), targets], axis=1)
         self.worth_of_spending_ = {}
-        if rows.label is not None and rows.label.classes is not None and len(rows.label.classes) == 2:
-            eta = [values[group == a, 0] if scores.n_of_label else np.zeros(1) for a in range(len(rows.groups))]
+        if rows.labels and len(rows.labels[0].class_values) == 2:
+            eta = [values[group == a, 0] if scores.of_labels[0] else np.zeros(1) for a in range(len(rows.groups))]
             self.worth_of_spending_ = {b: best_rates(eta, b)[1] for b in _SPENDS}
-            rates = best_rates(eta, self.spend)[0] if self.spend and scores.n_of_label else None
+            rates = best_rates(eta, self.spend)[0] if self.spend and scores.of_labels[0] else None
         elif self.spend:
             raise DataError("spend needs a label with two classes: pass y, or leave spend at 0.")
-        tree_rows = StructureRows.of(values, group, targets, len(rows.groups), self.random_state)
+        tree_rows = StructureRows.of(
+            values, group, np.concatenate(targets, axis=1), len(rows.groups), self.random_state
+        )
         structure = grow(tree_rows, n_cells, rates if n_cells > 1 else None)
         self.scores_, place = scores.keeping(np.unique(structure.score))
         self.structure_, self.n_cells_ = replace(structure, score=place[structure.score]), structure.n_cells
@@ -237,67 +237,70 @@ class FairTree(Encoder):
 
 @dataclass(frozen=True)
 class TreeScores:
-    """The scores that a tree may split: those of the label, then principal components."""
+    """The scores that a tree may split: those of the labels, then principal components."""
 
-    of_label: Score | None
+    of_labels: list[Score | None]  # None where a label does not vary
     components: PrincipalComponents  # of the columns
-    n_of_label: int  # how many scores those of the label are: one for each of more than two classes
+    n_of_label: int  # how many scores those of the labels are: one for each of more than two classes
     total_variance: float  # of all columns together
 
     @classmethod
     def fit(cls, tree: FairTree, rows: TrainingRows, places: npt.NDArray[np.intp]) -> TreeScores:
         """Fit the scores of some rows of a table; a label that does not vary among them has none."""
-        label, of_label, n_of_label = rows.label, None, 0
-        if label is not None and (label.values[places] != label.values[places[0]]).any():
-            of_label = _fit_label_score(tree, rows, places, _MOST_SCORED)
-            n_classes = len(np.unique(label.values[places]))
-            n_of_label = 1 if label.classes is None or n_classes == 2 else n_classes
+        of_labels: list[Score | None] = []
+        n_of_label = 0
+        for label in rows.labels:
+            n_values = len(np.unique(label.values[places]))
+            varies = n_values > 1
+            of_labels.append(_fit_label_score(tree, rows, label, places, _MOST_SCORED) if varies else None)
+            n_of_label += varies * (1 if label.classes is None or n_values == 2 else n_values)
         X = rows.X.iloc[places]
         ranked = RankedColumns.fit(X, tree.columns_, {name for name in X if X[name].hasnans})
         components = PrincipalComponents.fit(ranked, X, _MOST_COMPONENTS, tree.random_state)
-        return cls(of_label, components, n_of_label, ranked.total_variance)
+        return cls(of_labels, components, n_of_label, ranked.total_variance)
 
     def values(self, X: pd.DataFrame) -> FloatArray:
         """Return the scores of rows, (n_rows, n_scores)."""
-        of_columns = self.components.scores(X)  # which are exact: see `PrincipalComponents`
-        if self.of_label is None:
-            return of_columns
-        return np.concatenate([self.of_label.values(X), of_columns], axis=1)
+        of_labels = [score.values(X) for score in self.of_labels if score is not None]
+        # Those of columns are exact: see `PrincipalComponents`.
+        return np.concatenate([*of_labels, self.components.scores(X)], axis=1)
 
     def keeping(self, used: npt.NDArray[np.int64]) -> tuple[TreeScores, npt.NDArray[np.int64]]:
         """Return these scores without those that are not used, and the new number of each."""
-        of_label = self.of_label if (used < self.n_of_label).any() else None
-        n_of_label = 0 if of_label is None else self.n_of_label
+        of_labels = self.of_labels if (used < self.n_of_label).any() else []
+        n_of_label = self.n_of_label if of_labels else 0
         kept = used[used >= self.n_of_label] - self.n_of_label
         place = np.full(self.n_of_label + self.components.loadings.shape[1], -1)
         place[: self.n_of_label] = np.arange(self.n_of_label)
         place[self.n_of_label + kept] = n_of_label + np.arange(len(kept))
         components = replace(self.components, loadings=self.components.loadings[:, kept])
-        return replace(self, of_label=of_label, components=components, n_of_label=n_of_label), place
+        return replace(self, of_labels=of_labels, components=components, n_of_label=n_of_label), place
 
 
 def _honest_scores(tree: FairTree, scores: TreeScores, rows: TrainingRows, places: Places) -> FloatArray:
-    """Return the label's scores of rows at some places, each by a model that was not fitted to the person.
+    """Return the labels' scores of rows at some places, each by a model that was not fitted to the person.
 
     The law of a score among the persons that it was fitted to is not its law among others: by it the nodes would
     prefer the label. Where a class of the label is missing in half of the persons, the scores are the model's own.
     """
-    found = np.empty((len(places), scores.n_of_label))
-    if not scores.n_of_label or scores.of_label is None or rows.label is None:
-        return found
+    found, first = np.empty((len(places), scores.n_of_label)), 0
     halves = rows.persons.take(places).split(0.5, random_state=tree.random_state)
-    y = rows.label.values[places]
-    for fitted, judged in (halves, halves[::-1]):
-        model = scores.of_label
-        if rows.label.classes is None or np.array_equal(np.unique(y[fitted]), np.unique(y)):
-            model = _fit_label_score(tree, rows, places[fitted], _MOST_CHOOSING)
-        found[judged] = model.values(rows.X.iloc[places[judged]])
+    for label, own in zip(rows.labels, scores.of_labels, strict=True):
+        if own is None:
+            continue
+        y = label.values[places]
+        for fitted, judged in (halves, halves[::-1]):
+            model = own
+            if label.classes is None or np.array_equal(np.unique(y[fitted]), np.unique(y)):
+                model = _fit_label_score(tree, rows, label, places[fitted], _MOST_CHOOSING)
+            values = model.values(rows.X.iloc[places[judged]])
+            found[judged, first : first + values.shape[1]] = values
+        first += values.shape[1]
     return found
 
 
-def _fit_label_score(tree: FairTree, rows: TrainingRows, places: Places, most: int) -> Score:
-    """Fit the score of the label on rows at some places, or on a sample of them that has the same classes."""
-    label = known_label(rows.label)
+def _fit_label_score(tree: FairTree, rows: TrainingRows, label: Label, places: Places, most: int) -> Score:
+    """Fit the score of a label on rows at some places, or on a sample of them that has the same classes."""
     if len(places) > most:
         some = places[np.random.default_rng(tree.random_state).choice(len(places), most, replace=False)]
         if label.classes is None or len(np.unique(label.values[some])) == len(np.unique(label.values[places])):

@@ -172,10 +172,10 @@ class PrincipalComponents:
         scales = np.concatenate([np.ones(ranks.shape[1]), columns.scales])
         features = sparse.hstack([sparse.csr_matrix(ranks), indicators @ sparse.diags(columns.scales)], format="csr")
         n_components = min(n_components, columns.n_features, len(X))
-        whole = min(features.shape) <= n_components + 1 or features.shape[1] <= 500
-        pca = PCA(n_components, svd_solver="full" if whole else "arpack", random_state=random_state)
+        is_small = min(features.shape) <= n_components + 1 or features.shape[1] <= 500
+        pca = PCA(n_components, svd_solver="covariance_eigh" if is_small else "arpack", random_state=random_state)
         with np.errstate(invalid="ignore"):  # the share of a variance of zero, where no column varies
-            found = pca.fit(features.toarray() if whole else features).components_.T * scales[:, None]
+            found = pca.fit(features).components_.T * scales[:, None]
         return cls(columns, np.round(found * _LOADING_STEPS) / _LOADING_STEPS)
 
     def scores(self, X: pd.DataFrame) -> FloatArray:

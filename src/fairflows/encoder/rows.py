@@ -54,7 +54,7 @@ FRESH_COINS = (
     "then tells more about them than encoding them once: give identifier=... if a person may come again."
 )
 
-_MOST_FRACTIONS, _MOST_INTEGERS = 20, 100  # different numbers that may still be the names of classes
+_MOST_NUMBERS = 20  # different ones that may still be the names of classes
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,7 @@ def label_column(y: LabelsLike, n_rows: int) -> pd.Series:
 
 def is_continuous(column: pd.Series) -> bool:
     """Whether a label is a number to predict: more different numbers than anybody names classes by."""
-    if not is_number(column.dtype):
-        return False
-    different = column.drop_duplicates().to_numpy(dtype=np.float64)
-    whole = np.isfinite(different).all() and (different == np.floor(different)).all()
-    return len(different) > (_MOST_INTEGERS if whole else _MOST_FRACTIONS)
+    return is_number(column.dtype) and column.nunique() > _MOST_NUMBERS
 
 
 def label_classes(column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.intp]]:
@@ -188,11 +184,21 @@ class TrainingRows(Rows):
     """Rows that an encoder is fitted to."""
 
     groups: list[Hashable]  # the values of the sensitive attribute
-    label: Label | None
+    labels: list[Label]
     key: Key  # the secret behind noise and coins
     missing: Literal["error", "category"]  # what is done with missing values
     schema: Schema  # the content of the columns; empty for an array
     kinds: Mapping[str, str]  # of columns for which the encoder, or else the table, declares one
+
+    @property
+    def label(self) -> Label | None:
+        """The only label, or None without one."""
+        if len(self.labels) > 1:
+            raise DataError(
+                f"The table has {len(self.labels)} labels, and this encoder takes one: name one (label=...), or take "
+                "FairTree (method='tree'), which takes several."
+            )
+        return self.labels[0] if self.labels else None
 
     def label_with_classes(self, reader: str) -> Label | None:
         """Return the label, which must have classes, or None without one; `reader` is who needs it so."""
@@ -229,14 +235,16 @@ def read_training_rows(
         check_choice("unseen", settings["unseen"], ("error", "other"))
         check_kinds(features, kinds)
     group = group_places(attribute, groups, len(frame))
-    y = X.y if y is None and isinstance(X, Table) else y
+    labels = [] if y is None else [Label.read(y, len(frame))]
+    if y is None and isinstance(X, Table):
+        labels = [Label.read(column, len(frame)) for _, column in X.label_columns().items()]
     return TrainingRows(
         features,
         group,
         persons,
         OutsideValues(len(frame)),
         groups,
-        None if y is None else Label.read(y, len(frame)),
+        labels,
         encoder.key if encoder.key is not None else new_key(),
         missing,
         Schema.of(features) if named else Schema({}),

@@ -380,11 +380,11 @@ class Release(Encoder):
         self.schema_ = common_schema([each.schema_ for each in encoders])
         self.most_rows_ = encoder.most_rows_ if self.most_rows is None else self.most_rows
         self.n_cells_ = sum(model.n_cells for model in self.models_)
-        label = None if y is None else Label.read(y, len(cells))
-        self.label_ = None if label is None else replace(label, values=np.empty(0))
-        self.levels_ = np.empty((self.n_cells_, 0))
-        if label is not None:
-            self.levels_ = means_in_cells(label.targets(), cells, self.n_cells_)
+        columns = pd.DataFrame() if y is None else label_columns(y)
+        labels = [Label.read(column, len(cells)) for _, column in columns.items()]
+        levels = [means_in_cells(label.targets(), cells, self.n_cells_) for label in labels]
+        self.label_ = replace(labels[0], values=np.empty(0)) if labels else None
+        self.levels_ = levels[0] if labels else np.empty((self.n_cells_, 0))
         self.law_, self.scores_, self.types_, self.output_ = None, None, {}, CELL
         if self.output == "row":
             settings = encoder.get_params(deep=False)
@@ -393,7 +393,7 @@ class Release(Encoder):
                     rows.X,
                     cells,
                     self.n_cells_,
-                    None if y is None else label_columns(y),
+                    columns if labels else None,
                     persons=rows.persons.codes,
                     kinds=settings.get("kinds"),
                     rules=self.rules,
@@ -406,8 +406,13 @@ class Release(Encoder):
             own = self.law_.dtypes
             self.types_ = {n: t for n, t in given.types.items() if str(t) != str(own.get(str(n), t))}
             own = own | {str(name): dtype for name, dtype in self.types_.items()}
-            if y is not None and label is not None and releases_score(self.with_score, label, rows.persons):
-                self.scores_ = cell_scores(label, label_columns(y).iloc[:, 0], self.levels_, rows.persons.codes)
+            scores = [
+                cell_scores(label, column, means, rows.persons.codes)
+                for label, (_, column), means in zip(labels, columns.items(), levels, strict=True)
+                if releases_score(self.with_score, label, rows.persons)
+            ]
+            if scores:
+                self.scores_ = pd.concat(scores, axis=1)
                 if both := [name for name in self.scores_ if name in own]:
                     raise DataError(
                         f"Column {both[0]!r} has the name of the score of the label: rename it, or release no score "
@@ -627,8 +632,10 @@ class _Given:
 
     @property
     def label(self) -> LabelsLike | None:
-        """The label, which a `Table` may bring itself."""
-        return self.X.y if self.y is None and isinstance(self.X, Table) else self.y
+        """The label, or several as a frame, which a `Table` may bring itself."""
+        if self.y is not None or not isinstance(self.X, Table):
+            return self.y
+        return self.X.label_columns() if self.X.more_labels.shape[1] else self.X.y
 
     @property
     def types(self) -> dict[Hashable, Dtype]:
@@ -647,7 +654,8 @@ class _Given:
         a = self.sensitive_features
         if isinstance(self.X, Table):
             X = self.X.take(places)
-            X.X, X.a, X.y = own_types(X.X), own_type(X.a), None if X.y is None else own_type(X.y)
+            X.X, X.a, X.more_labels = own_types(X.X), own_type(X.a), own_types(X.more_labels)
+            X.y = None if X.y is None else own_type(X.y)
         else:
             X = _take_values(self.X, places)
         y = None if self.y is None else _take_values(self.y, places)

@@ -122,7 +122,7 @@ class Released:
         return list(self.encoder.groups_) if self.encoder is not None and self.encoder.groups_ else table.groups
 
     def table_schema(
-        self, sensitive: Sequence[str], label: str | None = None, grouping: Grouping | None = None
+        self, sensitive: Sequence[str], labels: Sequence[str] = (), grouping: Grouping | None = None
     ) -> Schema:
         """Return the content that the columns of a file must have to be read as rows of the model.
 
@@ -131,7 +131,7 @@ class Released:
         encoder = self.encoder
         if encoder is None:
             return Schema({})
-        schema = encoder.schema_.with_values(role_values(encoder, sensitive, label))
+        schema = encoder.schema_.with_values(role_values(encoder, sensitive, labels))
         return schema if grouping is None or not sensitive else Schema(schema.kinds | grouping.schema(sensitive).kinds)
 
     def most_rows(self, table: Table, given: int | None = None) -> int:
@@ -215,13 +215,13 @@ class Released:
 
 
 def role_values(
-    encoder: Encoder, sensitive: Sequence[str], label: str | None = None
+    encoder: Encoder, sensitive: Sequence[str], labels: Sequence[str] = ()
 ) -> dict[str, Sequence[Hashable] | np.ndarray]:
-    """Return the values of the sensitive column, where it is a single one, and of the label."""
+    """Return the values of the sensitive column, where it is a single one, and of the first label."""
     values: dict[str, Sequence[Hashable] | np.ndarray] = {}
     if len(sensitive) == 1 and encoder.groups_:
         values[sensitive[0]] = encoder.groups_
-    return values if label is None or encoder.classes_ is None else {**values, label: label_values(encoder)}
+    return values if not labels or encoder.classes_ is None else {**values, labels[0]: label_values(encoder)}
 
 
 def repeatable_persons(table: Table, part: str = "") -> Persons:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib import rc_context
@@ -50,7 +49,6 @@ from fairflows.report.words import (
 )
 from fairflows.table.folders import new_file
 from fairflows.table.table import Table
-from fairflows.tradeoff import group_metrics
 from fairflows.worth import Usefulness
 
 Contents: TypeAlias = dict[str, Any]
@@ -243,7 +241,6 @@ def _environment() -> Environment:
         "percent_at_most": percent_at_most,
         "at_least": at_least,
         "thousands": _thousands,
-        "digits": _digits,
         "named": _named,
     }
     return environment
@@ -251,10 +248,6 @@ def _environment() -> Environment:
 
 def _thousands(n: int) -> str:
     return f"{n:,}"
-
-
-def _digits(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 def _named(groups: str, names: Mapping[str, str]) -> str:
@@ -296,7 +289,6 @@ def report_contents(
         "before": None if before is None else _raw_attack(before),
         "usefulness": None if usefulness is None else usefulness.to_dict(),
         "data": _data(table, split, _computed(model)),
-        "metrics": _metrics(usefulness),
         "settings": settings_of(model),
     }
 
@@ -342,7 +334,7 @@ def _data(table: Table, split: str, notes: list[str]) -> Contents:
         "name": table.name,
         "rows": len(table),
         "sensitive": str(table.a.name),
-        "label": None if table.y is None else str(table.y.name),
+        "labels": list(map(str, table.label_columns())),
         "split": split,
         "group_names": {str(group): str(table.group_names.get(group, group)) for group in table.groups},
         "groups": [
@@ -359,44 +351,3 @@ def _data(table: Table, split: str, notes: list[str]) -> Contents:
         "notes": [*table.notes, *notes],
         "merged": any(names > 1 for names in Counter(table.grouping.merged.values()).values()),
     }
-
-
-_FARES = {"raw": "before", "score": "by the score", "row": "by the shared row", "trained": "trained on it, raw rows"}
-_METRICS = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "accuracy, all groups counting alike",
-    "parity": "demographic parity difference",
-    "odds": "equalized odds difference",
-    "opportunity": "equal opportunity difference",
-}
-
-
-def _metrics(usefulness: Usefulness | None) -> Contents | None:
-    """Return how predictions of the label treat the groups, for each source of predictions."""
-    label = None if usefulness is None else usefulness.label
-    if label is None or not label.classes:
-        return None
-    counts = {name: np.array(label.rules[name].counts, dtype=np.float64) for name in _FARES if name in label.rules}
-    with np.errstate(invalid="ignore"):  # of a group without rows nothing is known
-        shares = {name: count / count.sum(axis=(1, 2), keepdims=True) for name, count in counts.items()}
-    overall = {name: group_metrics(count) for name, count in counts.items()}
-    return {
-        "names": [_FARES[name] for name in counts],
-        "groups": [
-            {
-                "name": group,
-                "rates": [_number(share[a, :, -1].sum()) for share in shares.values()],
-                "right": [_number(np.trace(share[a])) for share in shares.values()],
-            }
-            for a, group in enumerate(label.groups)
-        ],
-        "positive": f"{label.name} = {label.classes[-1]}",
-        "overall": [
-            {"name": text, "values": [_number(found[name]) for found in overall.values()]}
-            for name, text in _METRICS.items()
-        ],
-    }
-
-
-def _number(value: Any) -> float | None:
-    return None if pd.isna(value) else float(value)

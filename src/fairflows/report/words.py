@@ -487,13 +487,13 @@ def not_covered(c: Certificate, usefulness: dict[str, Any] | None = None, merged
         found += [] if c.find("population") else ["persons who are not in the file"]
     if merged:
         found.append("what differs inside a group that was merged from several")
-    label = (usefulness or {}).get("label")
-    if label and "trained" in label["rules"]:
-        gap, raw = (_gap(label, label["rules"][name]) for name in ("trained", "raw"))
-        found.append(
-            f"what a model predicts from original rows: learnt from this table, its predictions of {label['name']} "
-            f"differ between groups by up to {gap} (learnt from original rows: {raw})"
-        )
+    for label in (usefulness or {}).get("labels", []):
+        if "trained" in label["rules"]:
+            gap, raw = (_gap(label, label["rules"][name]) for name in ("trained", "raw"))
+            found.append(
+                f"what a model predicts from original rows: learnt from this table, its predictions of {label['name']} "
+                f"differ between groups by up to {gap} (learnt from original rows: {raw})"
+            )
     return found
 
 
@@ -676,7 +676,7 @@ def _to_know(shared: Shared) -> Iterator[str]:
     if (worth := worth_of_spending(shared.release)) and not getattr(shared.release, "spend", 0.0):
         more = ", ".join(f"{percent(right)} for {b:g}" for b, right in worth.items() if b)
         yield (
-            f"A score that tells nothing of {c.sensitive} decides {shared.run.label} right for about "
+            f"A score that tells nothing of {c.sensitive} decides {shared.run.labels[0]} right for about "
             f"{percent(worth[0.0])} of persons. A part of the target can be spent on it (spend=...): {more}."
         )
 
@@ -731,10 +731,10 @@ def good_for(usefulness: dict[str, Any] | None, c: Certificate | None = None) ->
     """Return the uses of a shared table: to train on, to decide by, beside the real one, by column."""
     if usefulness is None:
         return []
-    label, rows = usefulness["label"], usefulness["rows"]
-    found = ["No label was named: name one to see what a model learnt from the table is worth."]
-    if label is not None:
-        found = [*_to_train_on(label), *_to_decide_by(label)]
+    labels, rows = usefulness["labels"], usefulness["rows"]
+    found = [text for label in labels for text in [*_to_train_on(label), *_to_decide_by(label)]]
+    if not labels:
+        found = ["No label was named: name one to see what a model learnt from the table is worth."]
     if rows is not None:
         found.append(_like_the_original(rows))
     told = usefulness["columns"]
@@ -750,10 +750,11 @@ def _to_train_on(label: dict[str, Any]) -> list[str]:
     made, raw = rules["trained"], rules["raw"]
     start = "To train on: a model learnt from shared rows and asked about original rows of other persons"
     if label["classes"]:
-        auc = "" if made["auc"] is None else f"ranks them by {name} with an AUC of {made['auc']:.3f} (learnt from "
-        auc += "" if made["auc"] is None else f"original rows: {raw['auc']:.3f}) and "
+        if made["auc"] is not None:
+            start += f" ranks them by {name} with an AUC of {made['auc']:.3f} (learnt from original rows: "
+            start += f"{raw['auc']:.3f}) and"
         return [
-            f"{start} {auc}is right for {percent(made['right'])} (learnt from original rows: {percent(raw['right'])}; "
+            f"{start} is right for {percent(made['right'])} (learnt from original rows: {percent(raw['right'])}; "
             f"blind guess: {percent(label['blind'])})."
         ]
     return [

@@ -158,9 +158,9 @@ def make_grouping(
 
 
 def rows_kept(
-    sensitive: pd.DataFrame, label: pd.Series | None, missing_group: MissingGroup, missing_label: MissingLabel
+    sensitive: pd.DataFrame, labels: pd.DataFrame, missing_group: MissingGroup, missing_label: MissingLabel
 ) -> npt.NDArray[np.bool_]:
-    """Return which rows are used, given their sensitive columns and their label.
+    """Return which rows are used, given their sensitive columns and their labels.
 
     A table that a model is fitted to and every later file go through this, so that the same rows are left out.
 
@@ -172,10 +172,9 @@ def rows_kept(
     of_groups = "make them a group of their own (missing_group='group')"
     of_labels = f"keep them with the label {MISSING!r} (missing_label='keep')"
     roles: list[tuple[str, str, str, pd.DataFrame, str]] = [
-        ("sensitive", "missing_group", missing_group, sensitive, of_groups)
+        ("sensitive", "missing_group", missing_group, sensitive, of_groups),
+        ("label", "missing_label", missing_label, labels, of_labels),
     ]
-    if label is not None:
-        roles.append(("label", "missing_label", missing_label, label.to_frame(), of_labels))
     kept = np.ones(len(sensitive), dtype=bool)
     for role, parameter, rule, columns, otherwise in roles:
         is_missing = columns.isna().any(axis=1).to_numpy()

@@ -64,8 +64,8 @@ class Table:
     sensitive : str, list of str, or array
         The sensitive attribute: columns of `data`, or one value per row. Several columns make intersectional groups.
         A list with one text per row counts as names of columns if one of them is the name of a column.
-    label : str or array, default=None
-        The target of later predictions: a column of `data`, or one value per row.
+    label : str, list of str, or array, default=None
+        The target of later predictions: a column of `data`, several, or one value per row.
     groups : dict or Grouping, default=None
         Cut points for sensitive columns of numbers (``{"age": [30, 50]}``), or the `grouping` of another table. By
         default, every value is a group.
@@ -92,7 +92,9 @@ class Table:
     X : DataFrame
         The features. The index is the identifier, or without one the index of `data`.
     y, a : Series
-        Label (or None) and sensitive attribute.
+        Label (or None), the first of several, and sensitive attribute.
+    more_labels : DataFrame
+        The other labels; without columns by default.
     grouping : Grouping
         How the sensitive columns became groups, for later tables.
     identifier : Series or None
@@ -128,6 +130,7 @@ class Table:
 
     X: pd.DataFrame
     y: pd.Series | None
+    more_labels: pd.DataFrame
     a: pd.Series
     identifier: pd.Series | None
 
@@ -162,7 +165,11 @@ class Table:
         given, used_a = _role_columns(frame, sensitive, "sensitive")
         raw = given if isinstance(given, pd.DataFrame) else given.to_frame()
         self.a = joined(raw)
-        self.y, used_y = (None, []) if label is None else role_column(frame, label, "label")
+        labels, used_y = (None, []) if label is None else _role_columns(frame, label, "label")
+        if isinstance(labels, pd.DataFrame):
+            self.y, self.more_labels = labels.iloc[:, 0], labels.iloc[:, 1:]
+        else:
+            self.y, self.more_labels = labels, frame.iloc[:, :0]
         self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
         _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id})
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
@@ -231,6 +238,10 @@ class Table:
         """Sorted values of the label; the last of two is the positive one."""
         return [] if self.y is None else sorted_values(self.y)
 
+    def label_columns(self) -> pd.DataFrame:
+        """Return all labels, a column each."""
+        return self.more_labels if self.y is None else pd.concat([self.y, self.more_labels], axis=1)
+
     @cached_property
     def persons(self) -> Persons:
         """Person of each row; without an identifier, every row counts as another person."""
@@ -246,7 +257,8 @@ class Table:
 
     def whole(self) -> pd.DataFrame:
         """Return features, group and label side by side, with a fresh index."""
-        columns = [self.X, self.a.rename("a"), *([] if self.y is None else [self.y.rename("y")])]
+        labels = [self.y.rename("y"), self.more_labels.add_prefix("y: ")] if self.y is not None else []
+        columns = [self.X, self.a.rename("a"), *labels]
         return pd.concat([column.reset_index(drop=True) for column in columns], axis=1)
 
     def group_numbers(self, groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
@@ -290,7 +302,7 @@ class Table:
         for known in ("kinds", "persons"):  # inferred anew, from the rows of the part
             part.__dict__.pop(known, None)
         part.X, part.a = self.X.iloc[rows], self.a.iloc[rows]
-        part.y = None if self.y is None else self.y.iloc[rows]
+        part.y, part.more_labels = None if self.y is None else self.y.iloc[rows], self.more_labels.iloc[rows]
         part.identifier = None if self.identifier is None else self.identifier.iloc[rows]
         part.parts = None if self.parts is None else self.parts[rows]
         return part
@@ -361,8 +373,9 @@ class Table:
         counts = {kind: sum(found == kind for found in self.kinds.values()) for kind in KINDS}
         kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
         n_features = self.X.shape[1]
-        roles = {"sensitive": self.a, "label": self.y, "identifier": self.identifier}
-        named = [f"{role} {column.name!r}" for role, column in roles.items() if column is not None]
+        roles = [("sensitive", self.a.name), *(("label", name) for name in self.label_columns())]
+        roles += [] if self.identifier is None else [("identifier", self.identifier.name)]
+        named = [f"{role} {name!r}" for role, name in roles]
         heading = f"Table {self.name!r}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)} ({kinds})"
         groups = self.summary().rename(index=self.group_names).rename_axis(None).round(3)
         return "\n".join([", ".join([heading, *named]), str(groups), *(f"note: {note}" for note in self.notes)])
@@ -376,7 +389,7 @@ class Table:
         if self.identifier is None:
             return
         index = pd.Index(self.identifier, name=self.identifier.name)
-        self.X, self.a = self.X.set_axis(index), self.a.set_axis(index)
+        self.X, self.a, self.more_labels = (part.set_axis(index) for part in (self.X, self.a, self.more_labels))
         self.y = None if self.y is None else self.y.set_axis(index)
         self.identifier = self.identifier.set_axis(index)
 
@@ -394,28 +407,30 @@ class Table:
 
     def _settle_missing(self, sensitive: pd.DataFrame) -> npt.NDArray[np.bool_]:
         """Drop rows without a group or a label, if that is asked for. Return which rows are kept."""
-        kept = rows_kept(sensitive, self.y, self.missing_group, self.missing_label)
+        kept = rows_kept(sensitive, self.label_columns(), self.missing_group, self.missing_label)
         if not kept.any():
             raise DataError("Every row lacks its group or its label, so none is left after dropping them.")
         if not kept.all():
             self.__dict__.update(self.take(kept).__dict__)
             self.notes = (*self.notes, f"{(~kept).sum():,} rows without a group or a label were dropped")
         if self.y is not None:
-            self.y = of_one_type(self.y)
-            if self.missing_label == "keep":
-                self._keep_missing_labels(self.y)
+            settled = {name: self._settled_label(column) for name, column in self.label_columns().items()}
+            self.y, self.more_labels = settled.pop(self.y.name), pd.DataFrame(settled, index=self.y.index)
         if gaps := gaps_by_column(self.X):
             self.notes = (*self.notes, f"missing values are a category of their own: {gaps}")
         return kept
 
-    def _keep_missing_labels(self, y: pd.Series) -> None:
-        """Make text of the label, so that rows without one have one more."""
+    def _settled_label(self, y: pd.Series) -> pd.Series:
+        """Return a label of one type: as text where rows without one are kept, which have one more."""
+        y = of_one_type(y)
+        if self.missing_label != "keep":
+            return y
         if is_number(y.dtype) and (n := y.nunique()) > _MOST_KEPT_LABELS:
             raise DataError(
                 f"The label column {y.name!r} holds {n:,} different numbers, beside which {MISSING!r} cannot be a "
                 "label: drop the rows without one (missing_label='drop')."
             )
-        self.y = y.astype(object).map(printed, na_action="ignore").fillna(MISSING)
+        return y.astype(object).map(printed, na_action="ignore").fillna(MISSING)
 
     def _check(self, kinds: Mapping[str, str]) -> None:
         if not self.X.shape[1]:
@@ -430,10 +445,11 @@ class Table:
             raise DataError(
                 f"The sensitive column {self.a.name!r} needs at least two groups; every row is {shown(groups[0])}."
             )
-        if self.y is not None and len(labels := self.labels) < 2:
-            raise DataError(
-                f"The label column {self.y.name!r} needs at least two values; every row is {shown(labels[0])}."
-            )
+        for name, label in self.label_columns().items():
+            if len(values := sorted_values(label)) < 2:
+                raise DataError(
+                    f"The label column {name!r} needs at least two values; every row is {shown(values[0])}."
+                )
 
 
 def role_column(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series, list[Hashable]]:
@@ -503,6 +519,6 @@ def _names_columns(given: Role, table: pd.DataFrame) -> TypeGuard[Sequence[str]]
 
 
 def _checked_number(columns: pd.DataFrame, role: str) -> pd.DataFrame:
-    if columns.shape[1] > 1 and role != "sensitive":
+    if columns.shape[1] > 1 and role == "identifier":
         raise DataError(f"{role} must be one column; got {list(columns)!r}.")
     return columns
