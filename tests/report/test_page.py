@@ -350,6 +350,10 @@ def test_what_a_table_is_good_for():
     assert "with an AUC of 0.840 (learnt from original rows: 0.850)" in said
     assert "is right for 80.0 % of other persons (by the drawn columns 77.0 %, blind guess: 75.0 %)" in said
     assert "about 81.0 % if it told nothing of the groups, and about 83.0 % within Δ = 0.100" in said
+    above = " ".join(good_for(useful(raw={}, score={"right": 0.82}, row={})))
+    assert "The best that any table could give is about 83.0 % within Δ = 0.100" in above, (
+        "no limit below what is reached"
+    )
     poor = " ".join(good_for(useful(raw={}, trained={}, score={"right": 0.74}, row={})))
     assert "no better than a blind guess: train on the table" in poor
     trained = not_covered(of_table(), useful(raw={"gap": 0.18}, trained={"gap": 0.17}))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 _SAME_NAMES = (
-    "categorical decimal delta drop encoding engine groups label method missing_group missing_label most_rows output "
-    "replace sample sensitive separator target"
+    "categorical decimal delta drop encoding engine groups label merge_small method missing_group missing_label "
+    "most_rows output replace sample sensitive separator target"
 )
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
@@ -104,6 +104,10 @@ class Reading(FileFormat):
         list[str] | None,
         _about_file(help="Cut a sensitive column of numbers: AGE:40 or AGE:30,50; may be repeated.", callback=distinct),
     ] = None
+    merge_small: Annotated[
+        int | None,
+        _about_file(min=1, help="Merge groups of fewer persons into one, 'other'; it hides no difference in it."),
+    ] = None
     drop: Annotated[list[str] | None, _about_file(help="Column to leave out; may be repeated.", callback=distinct)] = (
         None
     )
@@ -143,6 +147,7 @@ class Reading(FileFormat):
             label=self.label,
             identifier=self.identifier,
             groups=read_cuts(self.groups or []),
+            merge_small=self.merge_small or 0,
             kinds=dict.fromkeys(self.categorical or [], "categorical"),
             drop=self.drop or [],
             missing_group=self.missing_group or "error",

@@ -41,6 +41,7 @@ _TITLES = {
 _LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
 _MOST_COLUMNS = 8  # of a shared table, in the terminal
 _WIDTH = 100  # of lines in the terminal
+_GAIN = 0.002  # of accuracy that is worth a part of the target
 
 ASSUMPTIONS = {
     "released": "The {what} all that is released. Functions of that are covered; bounds of separate releases do not "
@@ -673,7 +674,8 @@ def _to_know(shared: Shared) -> Iterator[str]:
         )
     if shared.audit is None:
         yield "Nothing was attacked or measured (quick=True, or too few persons): the statements hold without that."
-    if (worth := worth_of_spending(shared.release)) and not getattr(shared.release, "spend", 0.0):
+    worth = {} if getattr(shared.release, "spend", 0.0) else worth_of_spending(shared.release)
+    if worth and max(worth.values()) > worth[0.0] + _GAIN:
         more = ", ".join(f"{percent(right)} for {b:g}" for b, right in worth.items() if b)
         yield (
             f"A score that tells nothing of {c.sensitive} decides {shared.run.labels[0]} right for about "
@@ -765,10 +767,11 @@ def _to_train_on(label: dict[str, Any]) -> list[str]:
 
 
 def _to_decide_by(label: dict[str, Any]) -> list[str]:
-    rules, name, best = label["rules"], label["name"], label["best"]
+    rules, name = label["rules"], label["name"]
     one = rules.get("score") or rules.get("row")
     if one is None:
         return []
+    best = {d: right for d, right in label["best"].items() if right >= one["right"]}  # an estimate may lie below
     by = f"the score of {name} in a person's shared row" if "score" in rules else "a person's shared row"
     limits = ", and ".join(
         f"about {percent(right)} {f'within Δ = {float(d):.3f}' if float(d) else 'if it told nothing of the groups'}"
