@@ -23,7 +23,6 @@ from fairflows.encoder.rows import Label
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.release import Release
 from fairflows.release.released import Model, Released
-from fairflows.release.score import score_names
 from fairflows.table.columns import floats, has_order, places_in
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
@@ -341,7 +340,8 @@ class _LabelRows:
         if list(self.rows[0]) == ["cell"]:
             means = pd.DataFrame(self._targets(self.label.values)).groupby(self.rows[0]["cell"].to_numpy()).mean()
             return means.reindex(self.rows[1]["cell"]).fillna(means.mean()).to_numpy()
-        names = score_names(self.name, self.label)
+        name, classes = f"{self.name}_score", self.label.class_values
+        names = [name] if len(classes) <= 2 else [f"{name}_{value}" for value in classes]
         if not set(names) <= set(self._not_learnt(self.rows[1])):
             return None
         values = self.rows[1][names].to_numpy(dtype=np.float64)
@@ -387,7 +387,7 @@ class _LabelRows:
             return {"0": self._judged(alike[:, None]).right}
         if len(self.label.classes) != 2:
             return {}
-        eta, found = predicted[:, 1], {}
+        eta, found = predicted[:, 1], dict[str, float]()
         for spend in sorted({0.0, distance}):
             right, rates = 0, best_rates([eta[group == a] for a in groups], spend)[0]
             for a, rate in zip(groups, rates, strict=True):

@@ -45,7 +45,7 @@ SHARE = ["share", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
         ([*SHARE, "-o", "loans.csv"], "is a file, where a folder is to be written"),
         ([*SHARE, "-o", "loans.csv/out"], "loans.csv: is a file"),
         ([*SHARE, "-o", "."], "holds loans.csv, which is read"),
-        ([*SHARE, "-o", "out", "--method", "magic"], "not one of 'tree', 'cells', 'cells-without-attribute', 'flow', 'matching'"),
+        ([*SHARE, "-o", "out", "--method", "magic"], "not one of 'tree', 'cells', 'cells-without-attribute'"),
         (["encode", "model", ".", "--sensitive", "sex", "-o", "out", "--engine", "ray", "--separator", ";"],
          "engine must be 'local' to read CSV files"),
         ([*SHARE, "-o", "out", "--random-state", "-1"], "--random-state"),
