@@ -149,7 +149,8 @@ def recourse(
         raise DataError(f"n_candidates must be at least 1; got {n_candidates!r}.")
     frame, attribute = _read(encoder, X, sensitive_features)
     features = list(encoder.codec_.columns_)
-    conditions = Conditions.on(frame[features], keep, increase, decrease)
+    conditions = Conditions(keep, increase, decrease)
+    conditions.check(frame[features])
     accepts = _acceptance(encoder, classifier, favourable)
     rows = _rows(encoder, frame, attribute)
     z = encoder.encode(rows).to_numpy(dtype=np.float64)
@@ -182,41 +183,28 @@ def recourse(
 class Conditions:
     """Columns that must stay as they are, that may only rise, and that may only fall."""
 
-    keep: tuple[str, ...] = ()
-    increase: tuple[str, ...] = ()
-    decrease: tuple[str, ...] = ()
+    keep: Sequence[str]
+    increase: Sequence[str]
+    decrease: Sequence[str]
 
-    @classmethod
-    def on(
-        cls, columns: pd.DataFrame, keep: Sequence[str], increase: Sequence[str], decrease: Sequence[str]
-    ) -> Conditions:
-        """Check the conditions against a table's columns."""
-        lists = {"keep": keep, "increase": increase, "decrease": decrease}
-        given = {role: (names,) if isinstance(names, str) else tuple(names) for role, names in lists.items()}
-        for role, names in given.items():
+    def check(self, columns: pd.DataFrame) -> None:
+        """Raise for a name that is not in the table, or for a column without an order that should rise or fall."""
+        for role, names in vars(self).items():
             for name in names:
                 check_known(name, columns.columns, role)
                 if role != "keep" and not has_order(columns[name].dtype):
                     raise DataError(f"{role} needs a column of numbers or times; {name!r} is {columns[name].dtype}.")
-        return cls(**given)
 
     def restore(self, before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
         """Return `after` with every forbidden change undone."""
         restored = after.copy()
-        for name in {*self.keep, *self.increase, *self.decrease}:
-            forbidden = self._forbidden(name, before[name], after[name])
-            restored[name] = after[name].where(~forbidden, before[name].array)
+        for name in self.keep:
+            restored[name] = restored[name].where(_same(before[name], after[name]), before[name].array)
+        for names, forbidden in ((self.increase, np.less), (self.decrease, np.greater)):
+            for name in names:
+                undone = forbidden(after[name].to_numpy(), before[name].to_numpy())
+                restored[name] = restored[name].where(~undone, before[name].array)
         return restored
-
-    def _forbidden(self, name: str, before: pd.Series, after: pd.Series) -> npt.NDArray[np.bool_]:
-        forbidden = np.zeros(len(after), dtype=bool)
-        if name in self.keep:
-            forbidden |= ~_same(before, after)
-        if name in self.increase:
-            forbidden |= after.to_numpy() < before.to_numpy()
-        if name in self.decrease:
-            forbidden |= after.to_numpy() > before.to_numpy()
-        return forbidden
 
 
 def ordered_values(frame: pd.DataFrame) -> pd.DataFrame:

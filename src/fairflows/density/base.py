@@ -210,17 +210,6 @@ class KnownDensity(Density):
         tensors = [value for _, _, value in _tensors(self._made_of)]
         widest = max(tensors, key=lambda value: value.element_size(), default=torch.zeros(()))
         self.register_buffer("place", widest.new_zeros(()), persistent=False)  # follows .to() and .double()
-        self.n_features = self._drawn_features()
-        check_density(self, type(self.distribution).__name__)
-
-    def _torch_distribution(self) -> Any:
-        if isinstance(self.distribution, nn.Module):  # a zuko flow is a module that gives a distribution when called
-            return self.distribution()
-        for part, name, value in list(_tensors(self._made_of)):
-            vars(part)[name] = value.to(self.place)
-        return self.distribution
-
-    def _drawn_features(self) -> int:
         name = type(self.distribution).__name__
         for method in ("log_prob", "sample"):
             if not hasattr(self._torch_distribution(), method):
@@ -231,7 +220,15 @@ class KnownDensity(Density):
                 f"a known density must draw vectors, (n, D); {name} draws arrays of shape {shape}. "
                 "Independent(distribution, 1) turns a batch of scalars into a vector."
             )
-        return shape[1]
+        self.n_features = shape[1]
+        check_density(self, name)
+
+    def _torch_distribution(self) -> Any:
+        if isinstance(self.distribution, nn.Module):  # a zuko flow is a module that gives a distribution when called
+            return self.distribution()
+        for part, name, value in list(_tensors(self._made_of)):
+            vars(part)[name] = value.to(self.place)
+        return self.distribution
 
     def fit(self, x: Tensor, random_state: int = 0) -> Self:
         """Return the density itself, because it is known."""
