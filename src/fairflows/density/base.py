@@ -95,7 +95,7 @@ class Density(nn.Module, ABC):
         return None
 
     def score(self, x: Tensor) -> float:
-        """Return mean log-likelihood of rows, held out ones for an honest figure."""
+        """Return the mean log-likelihood of rows; held-out rows give an honest figure."""
         with torch.no_grad():
             return float(torch.cat([self.log_prob(part) for part in x.split(8192)]).double().mean())
 

@@ -80,7 +80,7 @@ class ScoreBins:
         return int(self.kept.max()) + 1
 
     def places(self, scores: FloatArray, group: Places) -> Places:
-        """Each row's bin."""
+        """Return each row's bin."""
         return self.kept[self._raw_places(scores, group)]
 
     @property
@@ -99,7 +99,7 @@ class ScoreBins:
         return place + int(np.prod(self._shape)) * (group if self.n_groups > 1 else 0)
 
     def _nearest_used(self, scores: FloatArray, group: Places) -> Places:
-        """For every bin the number, among bins that hold rows, of the nearest such bin of the same group."""
+        """Return for every bin the nearest bin of the same group that holds rows, numbered among such bins."""
         each = int(np.prod(self._shape))
         used = np.bincount(self._raw_places(scores, group), minlength=each * self.n_groups) > 0
         number = np.cumsum(used) - 1
@@ -126,11 +126,11 @@ class BinnedScores:
         return eta if self.group_score is None else np.column_stack([eta, self.group_score.predict_proba(X)[:, 1:]])
 
     def own_bins(self, group: Places) -> Places:
-        """Whose bins each row belongs to: its group's where the group is known."""
+        """Return the group whose bins each row belongs to; 0 where the group is not known."""
         return group if self.group_score is None else np.zeros_like(group)
 
     def places(self, X: pd.DataFrame, group: Places) -> Places:
-        """Each row's bin."""
+        """Return each row's bin."""
         assert self.bins is not None
         return self.bins.places(self.coordinates(X), self.own_bins(group))
 
@@ -295,7 +295,7 @@ class PlannedProgramme:
         return self.solved[distance]
 
     def _check_reach(self, target: float) -> None:
-        """Refuse a target that no cells could meet: the radius alone is above it."""
+        """Raise for a target that no cells could meet, because the radius alone is above it."""
         n = self.n_certify
         radius = float(cell_radius(n, self.delta).max())
         if radius < target:

@@ -261,7 +261,7 @@ def _laws(place: np.ndarray, n_bins: int, share: FloatArray) -> FloatArray:
 
 
 def _persons_in(persons: Persons, kind: Groups, n: int) -> FloatArray:
-    """How many persons have rows of each kind, at least one."""
+    """Return how many persons have rows of each kind, at least one."""
     return np.maximum(persons.count_by(kind, n), 1).astype(np.float64)
 
 

@@ -285,7 +285,7 @@ class FairFlow(Encoder):
         return label_values(self)[self.flow_.predicted(self.encode(rows).to_numpy())]
 
     def log_prob(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
-        """log p̂_a of each row under its own group's density, in table units."""
+        """Return log p̂_a of each row under its own group's density, in table units."""
         return self.log_prob_rows(self.read(X, sensitive_features))
 
     def log_prob_rows(self, rows: Rows) -> FloatArray:
@@ -364,7 +364,7 @@ class FlowLaw(LatentLaw):
         return [] if self.classes is None else [self.classes[number] for number in self.flow.label_numbers]
 
     def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
-        """Draws from every group's law and their log-density under every group."""
+        """Draw from every group's law; return the log-density under every group, (n, K drawn, K density)."""
         import torch
 
         from fairflows.steps import chosen_device

@@ -171,7 +171,7 @@ class FairMatching(Encoder):
         return encoder
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
-        """Every group's sort-and-match and label split to the reference, (K, m) each."""
+        """Return every group's sort-and-match and label split to the reference, (K, m) each."""
         log_p_reference = model.log_reference
         matched = np.stack([sort_and_match(log_p_reference, log_p) for log_p in model.log_p])
         if model.scores is None:
@@ -320,7 +320,7 @@ class CellModel:
         return self.log_p[int(self.shares.argmax())]
 
     def sample_rows(self, n: int, random_state: int) -> list[pd.DataFrame]:
-        """n rows of each group drawn from its density."""
+        """Draw n rows of each group from its density."""
         rng = np.random.default_rng(random_state)
         return [self.codec.from_levels(density.sample(n, rng)) for density in self.densities]
 

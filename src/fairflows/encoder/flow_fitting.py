@@ -99,7 +99,7 @@ def _check_counts(settings: FairFlow) -> None:
 def _by_group(
     x: FloatArray, labels: Groups | None, rows: TrainingRows, kept: npt.NDArray[np.bool_], device: torch.device
 ) -> GroupRows:
-    """Points of model space, and the labels of their rows, by group: of the rows that are kept."""
+    """Return the points of model space and the labels of the rows that are kept, by group."""
     places = [np.flatnonzero(kept & (rows.group == a)) for a in range(int(rows.group.max()) + 1)]
 
     def parts(values: np.ndarray | None, dtype: torch.dtype) -> list[Tensor] | None:
@@ -111,7 +111,7 @@ def _by_group(
 def _hold_out(
     rows: TrainingRows, share: float, random_state: int
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Training and held-out rows, no person in both."""
+    """Return which rows train and which are held out; no person is in both."""
     if not 0 <= share < 1:
         raise DataError(f"validation must be a share in [0, 1); got {share!r}.")
     held_rows = np.zeros(len(rows.X), dtype=bool)
@@ -121,7 +121,7 @@ def _hold_out(
 
 
 def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, GroupDensities | None, tuple[int, ...]]:
-    """p̂_a, and p̂(x | a, y) with the labels they are of where the criterion needs them."""
+    """Return p̂_a, and where the criterion needs them p̂(x | a, y) with the numbers of their labels."""
     device = rows.x[0].device
     given = settings.density
     if isinstance(given, Mapping):
@@ -166,7 +166,7 @@ def _density(given: object) -> Density:
 
 
 def _known(settings: FairFlow, given: Sequence[GroupDensity]) -> GroupDensities:
-    """Densities stated in table units, as densities of model space."""
+    """Return densities that were stated in table units as densities of model space."""
     if len(given) != len(settings.groups_):
         raise DataError(f"density must have one entry per group ({len(settings.groups_)}); got {len(given)}.")
     low, width = (torch.as_tensor(values, dtype=torch.float64) for values in settings.codec_.units_)

@@ -57,7 +57,7 @@ class NumberRanks:
         return cls(column.name, knots, ranks, has_missing)
 
     def features(self, column: pd.Series) -> FloatArray:
-        """Each value's rank; 0, the mean, where it is missing."""
+        """Return each value's rank, and 0, the mean rank, where it is missing."""
         x = floats(column)
         return np.where(np.isnan(x), 0.0, _on_grid(np.interp(x, self.knots, self.ranks)))
 
@@ -128,7 +128,7 @@ class RankedColumns:
                 found.note(str(ranks.name), "missing", missing(X[ranks.name]))
 
     def features(self, X: pd.DataFrame) -> tuple[FloatArray, list[IntArray]]:
-        """Ranks (n_rows, n_numbers), and the number of the indicator that is 1 for each row, or −1 where none is.
+        """Return ranks (n_rows, n_numbers), and the number of the indicator that is 1 in each row, or −1 without one.
 
         There is one such array per column of categories, then one per column of numbers that had missing values.
         """
@@ -199,6 +199,6 @@ def _on_grid(ranks: FloatArray) -> FloatArray:
 
 
 def _scale(shares: FloatArray) -> float:
-    """1/√Σ p(1 − p): indicators with these shares, scaled, have total variance 1; 0 where nothing varies."""
+    """Return 1/√Σ p(1 − p), by which indicators with shares p have total variance 1; 0 where nothing varies."""
     variance = float((shares * (1 - shares)).sum())
     return variance**-0.5 if variance > 0 else 0.0

@@ -113,7 +113,7 @@ def label_column(y: LabelsLike, n_rows: int) -> pd.Series:
 
 
 def is_continuous(column: pd.Series) -> bool:
-    """Whether a label is a number to predict: more different numbers than anybody names classes by."""
+    """Return whether a label is a number to predict: it has more different numbers than classes usually are."""
     return is_number(column.dtype) and column.nunique() > _MOST_NUMBERS
 
 
@@ -128,7 +128,7 @@ def label_classes(column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.intp]]:
 
 
 def label_columns(y: LabelsLike) -> pd.DataFrame:
-    """Labels as columns with names; a label without a name is called y."""
+    """Return labels as columns with names; a label without a name is called y."""
     if is_polars(y):
         y = y.to_pandas()
     if isinstance(y, pd.DataFrame):
