@@ -43,7 +43,7 @@ def main() -> None:
             f"seed {seed}: certified ≤ {ff.certify(release, test).cell_upper:.3f}, label {label:.3f}, drawn label "
             f"{from_drawn:.3f} (raw {accuracy(train.X, test.X, train.y, test.y):.3f}), sex {sex:.3f}"
         )
-        print(tells.to_frame()[["released", "majority", "raw"]].to_string(float_format="{:.3f}".format))
+        print(tells.to_frame()[["released", "majority"]].to_string(float_format="{:.3f}".format))
 
 
 def accuracy(fit: pd.DataFrame, judged: pd.DataFrame, y: pd.Series, truth: pd.Series) -> float:

@@ -78,12 +78,6 @@ def test_what_the_cell_does_not_hold_is_not_told(found):
     assert found.sensitive.released == pytest.approx(1 / 3, abs=0.07)
 
 
-def test_beside_what_the_other_raw_columns_tell(found):
-    assert told(found, "copied").raw == 1.0
-    assert told(found, "noise").raw == pytest.approx(0.25, abs=0.04)
-    assert told(found, "told").raw == pytest.approx(0.5, abs=0.03), "by the gaps, and not by itself"
-
-
 def test_the_label_is_judged_against_true_labels(found):
     """Drawn labels follow the cell with probability .9, and so do true ones: a prediction is right in nine of ten."""
     assert found.label.name == "label"
@@ -102,7 +96,7 @@ def test_columns_come_most_told_first_and_as_plain_values(found):
     plain = json.loads(json.dumps(found.to_dict()))
     assert {line["name"] for line in plain["columns"]} == {"told", "noise", "copied", "copy", "day", "gaps"}
     frame = found.to_frame()
-    assert list(frame) == ["released", "majority", "raw", "told"]
+    assert list(frame) == ["released", "majority", "told"]
     assert frame.loc["group", "told"] < 0.1
     assert "To train on" in repr(found)
     assert "To decide by" in repr(found)

@@ -62,7 +62,6 @@ class Told:
     name: str  # the column
     released: float  # from the person's released row
     majority: float  # by a blind guess, the most frequent value
-    raw: float  # from the person's own row, but for this column: what others tell of it before the release
 
     @property
     def told(self) -> float:
@@ -231,7 +230,13 @@ def usefulness(
     """
     if most_rows < 1:
         raise DataError(f"most_rows must be at least 1; got {most_rows!r}.")
-    parts = _parts(getattr(model, "release", model), table, others, encoded, random_state)
+    model = getattr(model, "release", model)
+    if others is not None:
+        parts = Apart(model, table, others, encoded)
+    elif isinstance(model, Release) and model.table_ is not None:
+        parts = fitted_apart(model, table, random_state)
+    else:
+        raise DataError("others must be rows of persons whom the model was not fitted to, unless it is a Release.")
     learn, judge = parts.learn, parts.judge
     if list(learn.X) != list(judge.X):
         raise DataError("Both tables must have the same columns.")
@@ -278,18 +283,20 @@ def fitted_apart(release: Release, table: Table, random_state: int = 0) -> Apart
         return Apart(twin, learn, judge, (to_pandas(twin.fit_transform(learn)), Released.of(twin).encode_again(judge)))
 
 
-def _parts(
-    model: Model, table: Table, others: Table | None, encoded: tuple[pd.DataFrame, pd.DataFrame] | None, seed: int
-) -> Apart:
-    """Return the model to measure: the given one if there are other persons, else a second release."""
-    if others is not None:
-        return Apart(model, table, others, encoded)
-    if not isinstance(model, Release) or model.table_ is None:
-        raise DataError("others must be rows of persons whom the model was not fitted to, unless it is a Release.")
-    return fitted_apart(model, table, seed)
-
-
 # The label ----------------------------------------------------------------------------------------------------------
+
+
+def _label_worth(
+    name: str, learn: Table, judge: Table, rows: tuple[pd.DataFrame, pd.DataFrame], distance: float, seed: int
+) -> LabelWorth | None:
+    """Measure a label; return None where the judged rows, or the drawn ones, have a class that is new."""
+    own = learn.label_columns()[name]
+    label = Label.read(own, len(learn))
+    truth, drawn = (_coded(label, column) for column in (judge.label_columns()[name], rows[0].get(name, own)))
+    if label.classes is not None and min(truth.min(), drawn.min()) < 0:
+        return None
+    with one_thread():
+        return _LabelRows(label, truth, drawn, name, learn, judge, rows).measured(distance, seed)
 
 
 @dataclass(frozen=True)
@@ -303,16 +310,6 @@ class _LabelRows:
     learn: Table
     judge: Table
     rows: tuple[pd.DataFrame, pd.DataFrame]
-
-    @classmethod
-    def of(cls, name: str, learn: Table, judge: Table, rows: tuple[pd.DataFrame, pd.DataFrame]) -> _LabelRows | None:
-        """Return the label; None where the judged rows have a class that is new."""
-        own = learn.label_columns()[name]
-        label = Label.read(own, len(learn))
-        coded = [_coded(label, column) for column in (judge.label_columns()[name], rows[0].get(name, own))]
-        if label.classes is not None and any((code < 0).any() for code in coded):
-            return None
-        return cls(label, coded[0], coded[1], name, learn, judge, rows)
 
     def measured(self, distance: float, seed: int) -> LabelWorth:
         """Measure every way to predict the label."""
@@ -396,14 +393,6 @@ class _LabelRows:
                 right += int((self.truth[group == a][order] == is_chosen).sum())
             found[f"{spend:g}"] = max(right / len(group), *found.values(), 0.0)  # a larger Δ allows no less
         return found
-
-
-def _label_worth(
-    name: str, learn: Table, judge: Table, rows: tuple[pd.DataFrame, pd.DataFrame], distance: float, seed: int
-) -> LabelWorth | None:
-    asked = _LabelRows.of(name, learn, judge, rows)
-    with one_thread():
-        return None if asked is None else asked.measured(distance, seed)
 
 
 def _coded(label: Label, column: pd.Series) -> npt.NDArray:
@@ -547,27 +536,19 @@ def _told(
     generator: np.random.Generator,
     seed: int,
 ) -> tuple[tuple[Told, ...], Told, int]:
-    """Measure how well forests predict each person's own values from the released row, and from the other raw columns.
-
-    For every column they see the twelve columns that tell most of it.
-    """
+    """Measure how well forests predict each person's own values from the columns of the released row that tell most."""
     few = max(_FEWEST_ROWS, _WORK // max(learn.X.shape[1], rows[0].shape[1]))
     kept = [generator.permutation(len(table))[:few] for table in (learn, judge)]
     learn, judge = learn.take(kept[0]), judge.take(kept[1])
-    seen, own = _View.of(rows[0].iloc[kept[0]], rows[1].iloc[kept[1]]), _View.of(learn.X, judge.X)
+    seen = _View.of(rows[0].iloc[kept[0]], rows[1].iloc[kept[1]])
     targets = {str(name): _Codes.of(learn.X[name], judge.X[name], _COARSE) for name in learn.X}
     groups = _Codes.of(learn.a, judge.a, _COARSE)
     forests = [delayed(seen.accuracy)(target, seed) for target in targets.values()]
-    forests += [delayed(own.accuracy)(target, seed, without=j) for j, target in enumerate(targets.values())]
-    forests += [delayed(view.accuracy)(groups, seed, balanced=True) for view in (seen, own)]
-    *told, from_seen, from_own = parallel(forests)
+    *told, of_group = parallel([*forests, delayed(seen.accuracy)(groups, seed, balanced=True)])
     columns = [
-        Told(name, released, target.majority, raw)
-        for (name, target), released, raw in zip(
-            targets.items(), told[: len(targets)], told[len(targets) :], strict=True
-        )
+        Told(name, released, target.majority) for (name, target), released in zip(targets.items(), told, strict=True)
     ]
-    sensitive = Told(str(learn.a.name), from_seen, 1 / len(np.unique(groups.test)), from_own)
+    sensitive = Told(str(learn.a.name), of_group, 1 / len(np.unique(groups.test)))
     return tuple(sorted(columns, key=lambda each: -each.told)), sensitive, len(judge)
 
 
@@ -605,14 +586,9 @@ class _View:
         columns = [_Codes.of(train.iloc[:, j], test.iloc[:, j], _FINE) for j in range(train.shape[1])]
         return cls(*(np.column_stack([getattr(c, part) for c in columns]) for part in ("train", "test")))
 
-    def accuracy(self, target: _Codes, seed: int, *, without: int | None = None, balanced: bool = False) -> float:
+    def accuracy(self, target: _Codes, seed: int, *, balanced: bool = False) -> float:
         """Return how often a forest predicts the target right in `test`; on average over its values where balanced."""
-        told = _mutual_information(self.train, target.train)
-        if without is not None:
-            told[without] = -1
-        chosen = np.argsort(-told, kind="stable")[: min(_COLUMNS, len(told) - (without is not None))]
-        if not len(chosen):
-            return target.majority
+        chosen = np.argsort(-_mutual_information(self.train, target.train), kind="stable")[:_COLUMNS]
         forest = RandomForestClassifier(
             _TREES,
             min_samples_leaf=10,

@@ -258,7 +258,7 @@ def test_the_page_says_whether_the_seal_was_checked(undrawn):
 def test_statements_and_consequences():
     assert [row["name"] for row in statement_rows(stated())] == ["Certified", "Model", "Attack", "Density", "Density"]
     assert "blind guess" in statement_rows(stated(attack=0.0))[2]["says"]
-    assert "error probability 3.0 %" in statement_rows(stated())[0]["rests"]
+    assert "Probability of error: 3.0 %" in statement_rows(stated())[0]["says"]
     lines = consequences(stated())
     assert "at most 0.080 (certified)" in lines[0]
     assert "at least 40.0 %" in lines[1]
@@ -282,11 +282,11 @@ def test_saving_and_what_a_report_is_made_of(page, tmp_path):
 
 def test_what_a_row_still_tells_has_a_bar_and_a_share_for_every_column():
     columns = [
-        {"name": "town", "released": 0.71, "majority": 0.5, "raw": 0.8, "told": 0.42},
-        {"name": EVIL, "released": 0.5, "majority": 0.5, "raw": 0.4, "told": 0.0},
+        {"name": "town", "released": 0.71, "majority": 0.5, "told": 0.42},
+        {"name": EVIL, "released": 0.5, "majority": 0.5, "told": 0.0},
     ]
     svg = told(columns)
-    for text in ("town", "42 %", "0 %", "from a shared row"):
+    for text in ("town", "42 %", "0 %"):
         assert f">{text}<" in svg
     assert "<script" not in svg
     assert f">{'c' * 27}…<" in told([{**columns[0], "name": "c" * 40} for _ in range(31)]), "many are drawn small"

@@ -44,7 +44,6 @@ from fairflows.report.words import (
     remedies,
     spent,
     statement_rows,
-    title,
     verdict,
 )
 from fairflows.table.folders import new_file
@@ -102,7 +101,6 @@ class Report:
             r=self.contents,
             public=public,
             verified=self.verified,
-            title=title(certificate),
             verdict=achieved(certificate) if certificate.is_good and achieved(certificate) else verdict(certificate),
             asked=certificate.target,
             todo=remedies(certificate),
@@ -182,14 +180,12 @@ def gauge(certificate: Certificate) -> str:
 
 
 def told(columns: list[Contents]) -> str:
-    """Draw one bar per column: the share of blind-guess errors that the shared row removes, and the raw table's."""
+    """Draw one bar per column: the share of blind-guess errors that the shared row removes."""
     n, size = len(columns), 9 if len(columns) <= 30 else 7
     with _canvas(_WIDTH, 0.9 + n * (0.26 if size == 9 else 0.17)) as (figure, to_svg):
         axes = figure.add_subplot()
         place = np.arange(n)
-        axes.barh(place, [100 * column["told"] for column in columns], 0.7, color=_BLUE, label="from a shared row")
-        raw = [100 * max(0.0, c["raw"] - c["majority"]) / max(1 - c["majority"], 1e-9) for c in columns]
-        axes.plot(raw, place, "|", color=INK, markersize=size, label="from the other columns of the original row")
+        axes.barh(place, [100 * column["told"] for column in columns], 0.7, color=_BLUE)
         for i, column in enumerate(columns):
             text = f"{100 * column['told']:.0f} %"
             axes.annotate(text, (100 * column["told"], i), xytext=(3, 0), textcoords="offset points", va="center",
@@ -198,7 +194,6 @@ def told(columns: list[Contents]) -> str:
         axes.set_ylim(n - 0.4, -0.6)
         axes.set_xlim(0, 108)
         axes.set_xlabel("share of blind-guess errors removed, %")
-        figure.legend(loc="outside upper left", ncols=1)
         return to_svg()
 
 
@@ -240,14 +235,10 @@ def _environment() -> Environment:
         "percent_at_least": percent_at_least,
         "percent_at_most": percent_at_most,
         "at_least": at_least,
-        "thousands": _thousands,
+        "thousands": "{:,}".format,
         "named": _named,
     }
     return environment
-
-
-def _thousands(n: int) -> str:
-    return f"{n:,}"
 
 
 def _named(groups: str, names: Mapping[str, str]) -> str:

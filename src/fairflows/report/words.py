@@ -32,12 +32,6 @@ ASSUMING = "  assuming that"
 TOLD = "Share of blind-guess errors that the shared row removes"
 
 _COLOURS = {"CERTIFIED": "#1b7f4b", "REFUTED": "#b3261e", "MODEL_ONLY": "#8a6100", "NOT_MET": "#5f6368"}
-_TITLES = {
-    "CERTIFIED": "Certified",
-    "MODEL_ONLY": "Holds for the model only",
-    "REFUTED": "Refuted",
-    "NOT_MET": "Target not met",
-}
 _LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
 _MOST_COLUMNS = 8  # of a shared table, in the terminal
 _WIDTH = 100  # of lines in the terminal
@@ -112,7 +106,6 @@ class StatementWords:
     text: Callable[[Statement, Certificate], str]  # the statement in that list
     name: str  # the name in the page's table
     says: Callable[[Statement, Certificate], str]  # its meaning
-    rests: Callable[[Statement, Certificate], str]  # the conditions that it rests on
     in_appendix: bool = False  # whether it holds only under a model
 
 
@@ -168,13 +161,6 @@ def _says_population(s: Statement, c: Certificate) -> str:
     return "No classifier on the released cells does better, for whatever task."
 
 
-def _rests_population(s: Statement, c: Certificate) -> str:
-    error = f"error probability {percent_at_most(s.delta)}."
-    if s.law == "person":
-        return f"Persons have at most {c.most_rows:,} rows; {error} All rows of one person together are not covered."
-    return f"Held-out persons of the true population; {error}"
-
-
 def _text_of_table(s: Statement, c: Certificate) -> str:
     known = "; ".join(f"knowing the group of {percent(float(f), 0)}: {_guess_of(d)}" for f, d in s.known.items())
     return f"Δ = {rounded_up(s.distance)}, counted, {_adversary(c, s.distance)} ({known})"
@@ -205,10 +191,6 @@ def _text_of_model(s: Statement, c: Certificate) -> str:
     return f"{_bounds(s, c)} ({how}), if the densities that the model was fitted with are the truth"
 
 
-def _rests_model(s: Statement, c: Certificate) -> str:
-    return f"The densities; {f'error probability {percent_at_most(s.delta, 2)}' if s.delta else 'an exact sum'}."
-
-
 def _text_of_attack(s: Statement, c: Certificate) -> str:
     error = c.density_error_lower
     more = f": the densities err by at least {rounded_down(error)} together" if error else ""
@@ -227,7 +209,6 @@ STATEMENTS: dict[tuple[str, str], StatementWords] = {
         text=_text_of_table,
         name="This table",
         says=_says_table,
-        rests=lambda s, c: "Nothing: the cells of these very rows are counted. Released once, rows not linked.",
     ),
     ("population", "blocks"): StatementWords(
         line=lambda s, c: "persons to come",
@@ -236,31 +217,24 @@ STATEMENTS: dict[tuple[str, str], StatementWords] = {
         says=lambda s, c: (
             "From the shared row of a person who is encoded later, nobody does better, for whatever task."
         ),
-        rests=lambda s, c: (
-            "Persons to come are drawn as those of the table were. It follows from the number of persons in each cell; "
-            f"error probability {percent_at_most(s.delta)}."
-        ),
     ),
     ("new persons", "test"): StatementWords(
         line=lambda s, c: "new persons",
         text=_text_of_new_persons,
         name="Test on new persons",
         says=_text_of_new_persons,
-        rests=lambda s, c: "These persons come from the same distribution.",
     ),
     ("population", "held-out"): StatementWords(
         line=_line_of_population,
         text=_text_of_population,
         name="Certified",
         says=_says_population,
-        rests=_rests_population,
     ),
     ("model", "model"): StatementWords(
         line=lambda s, c: "model" if s.given is None else f"  given label {s.given}",
         text=_text_of_model,
         name="Model",
         says=lambda s, c: "No adversary does better, if the estimated densities are the truth.",
-        rests=_rests_model,
         in_appendix=True,
     ),
     ("attack", "adversary"): StatementWords(
@@ -268,14 +242,12 @@ STATEMENTS: dict[tuple[str, str], StatementWords] = {
         text=_text_of_attack,
         name="Attack",
         says=_says_attack,
-        rests=lambda s, c: f"Held-out persons of the true population; error probability {percent_at_most(s.delta)}.",
     ),
     ("density", "adversary"): StatementWords(
         line=lambda s, c: f"  density of {s.group}",
         text=lambda s, c: f"TV(p̂, p) ≥ {rounded_down(s.distance)}",
         name="Density",
         says=lambda s, c: f"The estimated density of {s.group} is at least this far from the truth.",
-        rests=lambda s, c: f"Held-out persons; error probability {percent_at_most(s.delta)}.",
         in_appendix=True,
     ),
 }
@@ -394,13 +366,6 @@ def light(c: Certificate) -> dict[str, str]:
         missed = "the target is not met" if _target(c) else "nothing is promised"
         colour, says = "red", refuted if c.status == "REFUTED" else missed
     return {"colour": colour, "text": f"{_LIGHTS[colour]}: {says}"}
-
-
-def title(c: Certificate) -> str:
-    """Return the status as a short title."""
-    if c.status == "NOT_MET" and not _target(c):
-        return "Nothing is promised"
-    return _TITLES[c.status]
 
 
 def verdict(c: Certificate) -> list[str]:
@@ -564,8 +529,7 @@ def statement_rows(c: Certificate) -> list[dict[str, str | bool]]:
                 "name": f"{said.name}, by person" if s.law == "person" else said.name,
                 "bound": f"Δ {_relation(s)} {at_least(s.distance) if s.is_lower else at_most(s.distance)}",
                 "accuracy": _guess(s, c) if s.group is None else "–",
-                "says": said.says(s, c),
-                "rests": said.rests(s, c),
+                "says": said.says(s, c) + (f" Probability of error: {percent_at_most(s.delta)}." if s.delta else ""),
                 "in_appendix": said.in_appendix,
             }
         )
