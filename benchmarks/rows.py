@@ -388,7 +388,8 @@ def told(
     """Return how often values of persons are predicted correctly from their cell, and from the row drawn for them."""
     n_cells = int(cells.max()) + 1
     right: dict[str, tuple[float, float]] = {}
-    for name in source.frame.columns.drop(source.sensitive)[:40]:
+    names = source.frame.columns.drop(source.sensitive)
+    for name in sorted(names, key=lambda name: name != source.label)[:41]:  # the label first
         classes = few_classes(source.frame[name])
         if classes.max() > 0:
             x = matrix(again.drop(columns=name), drawn.drop(columns=name)) if name == source.label else None

@@ -471,7 +471,7 @@ class Release(Encoder):
                     f"{len(new):,} of these rows are of persons who come later, and the release was fitted to too few "
                     "persons to encode others: there is one model, for its own table."
                 )
-            part = rows.take(new)
+            part = rows if len(new) == len(found) else rows.take(new)
             if not part.persons.named:
                 warn_user(f"{FRESH_COINS} Rows that the models were fitted to are not covered.")
                 part = replace(part, persons=Persons.newly_named(len(new)))

@@ -518,6 +518,8 @@ class RowsSeen:
         many fresh rows would bring new values. And rows that only one person has in each file are the same ones where
         they are more than five times as frequent as rows of equal values are within this file.
         """
+        if (self._rows.index.get_indexer(two) < 0).all():
+            return 0
         n, there = len(self.contents), _counts(two)
         here = self._rows.reindex(there.index, fill_value=0)
         is_part_of_these = 0 < len(two) <= n and bool((here >= there).all())
