@@ -39,8 +39,15 @@ from fairflows.table.folders import check_file, new_file, new_folder, side_folde
 from fairflows.table.frames import NULLABLE, as_arrow, check_names, from_arrow
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.persons import Persons, check_most_rows, keyed_hashes
-from fairflows.table.reading import PACKED_SUFFIXES, kind_of, naming_file, open_table, read_batches
-from fairflows.table.text_format import TextFormat, own_format
+from fairflows.table.reading import (
+    PACKED_SUFFIXES,
+    TextFormat,
+    kind_of,
+    naming_file,
+    open_table,
+    own_format,
+    read_batches,
+)
 from fairflows.threads import one_thread
 
 Precision = Literal["float32", "float64"]

@@ -43,9 +43,8 @@ from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_json, stated_fields
 from fairflows.table.persons import RowsSeen
 from fairflows.table.prospects import check_groups
-from fairflows.table.reading import read_frame
+from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
-from fairflows.table.text_format import TextFormat
 from fairflows.tradeoff import check_target, frontier, with_cells
 from fairflows.worth import Apart, Usefulness, fitted_apart
 from fairflows.worth import usefulness as measure

@@ -17,9 +17,8 @@ from pandas.testing import assert_frame_equal
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.stream import write_table
 from fairflows.table.frames import from_arrow, to_pandas
-from fairflows.table.reading import open_table, read_batches, read_frame
+from fairflows.table.reading import TextFormat, open_table, read_batches, read_frame
 from fairflows.table.table import Table
-from fairflows.table.text_format import TextFormat
 
 
 def whole(path, text_format=None):

@@ -22,8 +22,7 @@ from fairflows.certificate.statement import FoldCounts, Statement, blocks_statem
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_file
 from fairflows.table.json_text import parse_json, read_as, read_text
-from fairflows.table.reading import kind_of, open_table, read_frame
-from fairflows.table.text_format import own_format
+from fairflows.table.reading import kind_of, open_table, own_format, read_frame
 
 Verdict = Literal["ok", "FAILED", "UNKNOWN", "note"]
 

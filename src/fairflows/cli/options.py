@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fairflows.table.text_format import TextFormat
-
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fairflows.table.reading import TextFormat
     from fairflows.table.table import Table
 
 Command = Callable[..., None]
@@ -78,6 +77,8 @@ class FileFormat:
     @property
     def text_format(self) -> TextFormat:
         """How the file is written."""
+        from fairflows.table.reading import TextFormat
+
         separator = {"tab": "\t", "\\t": "\t"}.get(self.separator or "", self.separator)
         return TextFormat(separator, self.encoding, self.decimal)
 

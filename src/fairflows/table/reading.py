@@ -17,6 +17,7 @@ import io
 import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -29,7 +30,6 @@ import pyarrow.parquet as pq
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import BOOLEANS, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema, check_known
 from fairflows.table.frames import check_names, from_arrow
-from fairflows.table.text_format import TextFormat, own_format, tab_by_name
 
 PACKED_SUFFIXES = {".gz", ".bz2", ".zst", ".lz4"}  # which pyarrow opens
 _KINDS: dict[str, Literal["csv", "excel", "parquet"]] = {
@@ -62,6 +62,45 @@ _OF_KIND = {
     TIMES: _DAYS,
     MOMENTS: _MOMENTS,
 }
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    r"""How a CSV file is written.
+
+    Parameters
+    ----------
+    separator : str, default=None
+        The character between two fields. By default, the one of ``,`` ``;`` tab ``|`` that the header line has.
+    encoding : str, default="utf-8"
+        The encoding of the text, by any name that Python knows: ``"cp1252"``, ``"utf-16"``.
+    decimal : {".", ","}, default=None
+        The decimal mark. By default ``","`` if fields are separated by ``";"``, else ``"."``.
+    """
+
+    separator: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and (len(self.separator) != 1 or not self.separator.isascii()):
+            raise DataError(f"separator must be one ASCII character; got {self.separator!r}.")
+        if self.decimal not in (None, ".", ","):
+            raise DataError(f"decimal must be '.' or ','; got {self.decimal!r}.")
+        try:
+            "".encode(self.encoding or "utf-8")
+        except LookupError:
+            raise DataError(f"encoding must be one that Python knows; got {self.encoding!r}.") from None
+
+
+def _tab_by_name(path: Path) -> str | None:
+    """Return a tab if the file's name ends in .tsv."""
+    return "\t" if ".tsv" in map(str.lower, path.suffixes) else None
+
+
+def own_format(path: Path) -> TextFormat:
+    """Return how fairflows itself writes a CSV file."""
+    return TextFormat(_tab_by_name(path) or ",", "utf-8", ".")
 
 
 def read_frame(
@@ -176,7 +215,7 @@ class TextRows:
     def __init__(self, path: Path, stated: TextFormat, content: pa.Buffer | None = None) -> None:
         self._source = str(path) if content is None else content
         self._encoding = stated.encoding or "utf-8"
-        self._separator = stated.separator or tab_by_name(path) or self._separator_of_header()
+        self._separator = stated.separator or _tab_by_name(path) or self._separator_of_header()
         usual, other = (",", ".") if self._separator == ";" else (".", ",")
         self._decimal = stated.decimal or usual
         self._other_decimal = None if stated.decimal else other  # which numbers must not have
@@ -186,7 +225,7 @@ class TextRows:
             raise DataError("the file is empty.")
         self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
         check_names(self.columns)
-        if self._separator not in (",", stated.separator, tab_by_name(path)):
+        if self._separator not in (",", stated.separator, _tab_by_name(path)):
             mark = " with a decimal comma (decimal=',')" if self._decimal != (stated.decimal or ".") else ""
             warn_user(f"{path}: read as fields separated by {self._separator!r} (separator={self._separator!r}){mark}.")
 

@@ -43,8 +43,7 @@ from fairflows.table.grouping import (
     rows_kept,
 )
 from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, content_hashes, fingerprint
-from fairflows.table.reading import TIME_FORMATS, read_frame
-from fairflows.table.text_format import TextFormat
+from fairflows.table.reading import TIME_FORMATS, TextFormat, read_frame
 
 PARTS = ("train", "validation", "test")
 _MOST_KEPT_LABELS = 20  # different numbers that are labels beside a missing one
