@@ -384,8 +384,6 @@ class Run:
         for name, is_kept in rules.items():
             if not is_kept:
                 raise ValueError(f"a run cannot state {name} = {getattr(self, name)!r:.40}.")
-        if self.grouping is not None:
-            Grouping.from_dict(self.grouping.to_dict())  # which refuses fields that contradict each other
 
     @classmethod
     def of(cls, table: Table, released: list[str], random_state: int) -> Run:

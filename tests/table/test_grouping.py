@@ -1,11 +1,14 @@
 """Groups of sensitive columns: cut points, small groups merged, and the same for later tables."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import fairflows as ff
 from fairflows.table.grouping import Grouping, make_grouping, read_cuts
+from fairflows.table.json_text import read_as
 
 
 def ages(*values):
@@ -131,6 +134,7 @@ def test_values_given_beside_the_table_are_grouped_too():
     ],
 )
 def test_fields_that_are_no_grouping_are_refused(change):
-    fields = table(groups={"age": [40]}).grouping.to_dict() | change
-    with pytest.raises(ff.DataError, match="not the fields of a grouping"):
-        Grouping.from_dict(fields)
+    fields = asdict(table(groups={"age": [40]}).grouping)
+    assert read_as(fields, Grouping).cuts == {"age": [40]}
+    with pytest.raises(ValueError, match="grouping"):
+        read_as(fields | change, Grouping)

@@ -6,7 +6,7 @@ A `Grouping` holds the cut points and the names themselves, so that every later 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -16,7 +16,6 @@ import pandas as pd
 
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.table.columns import Schema, check_known, floats, is_number, kind_of_values, of_one_type, printed
-from fairflows.table.json_text import read_as
 
 OTHER = "other"
 """The name of the group that small groups are merged into."""
@@ -58,21 +57,9 @@ class Grouping:
     merged: dict[str, str] = field(default_factory=dict)
     missing: bool = False
 
-    def to_dict(self) -> dict[str, dict[str, object]]:
-        """Return plain values, for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, object]) -> Grouping:
-        """Return the grouping that `to_dict` gave these plain values of."""
-        try:
-            found: Grouping = read_as(fields, cls)
-        except ValueError as error:
-            raise DataError(f"These are not the fields of a grouping: {error}") from None
-        is_whole = set(fields) == set(vars(found)) and found.kinds and all(found.cuts.values())
-        if not (is_whole and set(found.cuts) <= set(found.kinds)):
-            raise DataError("These are not the fields of a grouping.")
-        return found
+    def __post_init__(self) -> None:
+        if not (self.kinds and all(self.cuts.values()) and set(self.cuts) <= set(self.kinds)):
+            raise DataError("A grouping needs at least one column, and cut points for columns that it has.")
 
     @property
     def notes(self) -> list[str]:
