@@ -79,6 +79,7 @@ def test_several_sensitive_columns_make_intersections(frame):
     assert list(table.X) == ["age", "wage", "person"]
     assert len(table.groups) == len(frame[["sex", "town"]].drop_duplicates())
     assert "sex=f, town=Bonn" in table.groups
+    assert Table(frame, sensitive=["sex", "sex"]).groups == ["f", "m", "x"], "named twice, it is one column"
 
 
 def test_split_never_parts_a_person(frame):

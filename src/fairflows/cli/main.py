@@ -32,7 +32,6 @@ from fairflows.cli.options import (
     Quiet,
     Reading,
     SensitiveIfNotKnown,
-    distinct,
     with_group,
     with_options,
 )
@@ -251,9 +250,7 @@ def encode(
     ],
     sensitive: SensitiveIfNotKnown = None,
     identifier: Identifier = None,
-    keep: Annotated[
-        list[str] | None, typer.Option(help="Column to write unchanged; may be repeated.", callback=distinct)
-    ] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="Column to write unchanged; may be repeated.")] = None,
     keep_order: Annotated[
         bool, typer.Option("--keep-order", help="Keep the order of the rows, which may identify persons.")
     ] = False,

@@ -42,11 +42,6 @@ def with_options(message: str) -> str:
     return " ".join(f"{message} ({kind} {', '.join(options)})".split() if options else message.split())
 
 
-def distinct(names: list[str] | None) -> list[str] | None:
-    """Return the values of a repeated option without duplicates."""
-    return list(dict.fromkeys(names)) if names else names
-
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
 File = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file.", show_default=False)]
@@ -54,7 +49,7 @@ HeldOut = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file of row
 Folder = Annotated[Path, typer.Argument(help="Folder that `share` wrote, or a saved model.", show_default=False)]
 SensitiveIfNotKnown = Annotated[
     list[str] | None,
-    typer.Option("--sensitive", help="Sensitive column, where the model does not say.", callback=distinct),
+    typer.Option("--sensitive", help="Sensitive column, where the model does not say."),
 ]
 Identifier = Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")]
 Delta = Annotated[float, typer.Option(help="Probability that the certificate is wrong.")]
@@ -87,13 +82,11 @@ class FileFormat:
 class Reading(FileFormat):
     """The options by which `describe` and `share` make a `Table` of a file."""
 
-    sensitive: Annotated[
-        list[str], typer.Option(help="Sensitive column; several make intersectional groups.", callback=distinct)
-    ]
-    label: Annotated[list[str] | None, typer.Option(help="Label column; may be repeated.", callback=distinct)] = None
+    sensitive: Annotated[list[str], typer.Option(help="Sensitive column; several make intersectional groups.")]
+    label: Annotated[list[str] | None, typer.Option(help="Label column; may be repeated.")] = None
     identifier: Identifier = None
     categorical: Annotated[
-        list[str] | None, _about_file(help="Column whose numbers are categories; may be repeated.", callback=distinct)
+        list[str] | None, _about_file(help="Column whose numbers are categories; may be repeated.")
     ] = None
     missing_label: Annotated[
         Literal["drop", "keep"] | None, _about_file(help="Rows without a label; by default an error.")
@@ -103,18 +96,16 @@ class Reading(FileFormat):
     ] = None
     groups: Annotated[
         list[str] | None,
-        _about_file(help="Cut a sensitive column of numbers: AGE:40 or AGE:30,50; may be repeated.", callback=distinct),
+        _about_file(help="Cut a sensitive column of numbers: AGE:40 or AGE:30,50; may be repeated."),
     ] = None
     merge_small: Annotated[
         int | None,
         _about_file(min=1, help="Merge groups of fewer persons into one, 'other'; it hides no difference in it."),
     ] = None
-    drop: Annotated[list[str] | None, _about_file(help="Column to leave out; may be repeated.", callback=distinct)] = (
-        None
-    )
+    drop: Annotated[list[str] | None, _about_file(help="Column to leave out; may be repeated.")] = None
     rules: Annotated[
         list[str] | None,
-        _about_file("--rule", help="True in every row, such as 'start <= end'; may be repeated.", callback=distinct),
+        _about_file("--rule", help="True in every row, such as 'start <= end'; may be repeated."),
     ] = None
     most_rows: Annotated[
         int | None, _about_file(min=1, help="Most rows that a person may have; by default as in the file.")

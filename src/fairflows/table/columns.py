@@ -246,12 +246,9 @@ def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
 
 def places_in(values: pd.Index | Sequence[Hashable], column: pd.Series) -> npt.NDArray[np.intp]:
     """Return the place of each value of a column among distinct values, or −1."""
-    if column.dtype == object:
-        return pd.Index(values, dtype=object).get_indexer(pd.Index(column, dtype=object))  # pandas 2 would guess a type
     codes, found = distinct_values(column)
-    place_of = {value: place for place, value in enumerate(values)}
-    places = [place_of.get(value, -1) for value in found]
-    return np.array([*places, -1], dtype=np.intp)[codes]  # the code of a missing value is -1
+    places = pd.Index(values, dtype=object).get_indexer(pd.Index(found, dtype=object))
+    return np.append(places, -1)[codes]  # the code of a missing value is -1
 
 
 def printed(value: object) -> str:

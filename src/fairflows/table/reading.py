@@ -248,8 +248,10 @@ class TextRows:
             yield self._typed(table, types)
 
     def _typed(self, table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
-        names = table.schema.names
-        return pa.table({name: _as_type(table[name], types[name], self._decimal) for name in names})
+        for place, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
+            if types[name] != pa.string():
+                table = table.set_column(place, name, _cast(_known(column), types[name], self._decimal))
+        return table
 
     def _separator_of_header(self) -> str:
         """Return the separator that the header line has; a comma if it has none."""
@@ -403,13 +405,6 @@ def _time_format(column: pa.ChunkedArray) -> str:
     return f"%Y-%m-%d{mark}%H:%M{':%S' if seconds else ''}{zone}" if is_alike else ""
 
 
-def _as_type(column: pa.ChunkedArray, kind: pa.DataType, decimal: str) -> pa.ChunkedArray:
-    if kind == pa.string():
-        return column
-    fields = _known(column)
-    return pc.cast(_with_points(fields, decimal) if kind in _NUMBERS else fields, kind)
-
-
 def _known(text: pa.Array) -> pa.Array:
     """Return the fields without blanks around them; words for a missing value are missing."""
     trimmed = pc.ascii_trim_whitespace(text)
@@ -428,28 +423,22 @@ def _narrowest(known: pa.Array, candidates: tuple[pa.DataType, ...], decimal: st
 
 
 def _can_be(known: pa.Array, kind: pa.DataType, decimal: str) -> bool:
-    if kind == pa.string():
-        return True
-    if kind == pa.bool_():
-        return pc.all(pc.is_in(known.drop_null(), value_set=_TRUTHS), min_count=0).as_py()
     # Arrow goes on to the end after a failure: most are found at once, among the first fields.
-    return _can_cast(known[:64], kind, decimal) and _can_cast(known, kind, decimal)
+    return all(_cast(fields, kind, decimal) is not None for fields in (known[:64], known))
 
 
-def _can_cast(known: pa.Array, kind: pa.DataType, decimal: str) -> bool:
+def _cast(known: pa.Array, kind: pa.DataType, decimal: str) -> pa.Array | None:
+    """Return fields in a type; None if the type does not hold all of them as they are written."""
+    if kind == pa.bool_() and not pc.all(pc.is_in(known.drop_null(), value_set=_TRUTHS), min_count=0).as_py():
+        return None
     if kind in _NUMBERS:
         if _matches(known, _NOT_A_NUMBER) or (decimal == "," and _matches(known, r"\.")):
-            return False
-        known = _with_points(known, decimal)
+            return None
+        known = pc.replace_substring(known, ",", ".") if decimal == "," else known
     try:
-        pc.cast(known, kind)
+        return pc.cast(known, kind)
     except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _with_points(fields: pa.Array, decimal: str) -> pa.Array:
-    return pc.replace_substring(fields, ",", ".") if decimal == "," else fields
+        return None
 
 
 def _matches(fields: pa.Array, pattern: str) -> bool:

@@ -468,9 +468,10 @@ def _role_columns(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Serie
         check_known(given, table, role)
         return table[given], [given]
     if _names_columns(given, table):
-        for column in given:
+        names = list(dict.fromkeys(given))
+        for column in names:
             check_known(column, table, role)
-        return _checked_number(table[list(given)], role), list(given)
+        return _checked_number(table[names], role), list(names)
     if is_polars(given):
         given = given.to_pandas()
     if isinstance(given, pd.DataFrame):
