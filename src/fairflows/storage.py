@@ -138,7 +138,7 @@ def save(model: Any, path: str | Path) -> None:
         "weights": _digest(weights),
         "weights_bytes": len(weights),  # compared first, because a damaged file may claim any size
         "model": _digest(text.encode()),
-        "key": _digest(keys.encode())[:8],  # eight digits find a wrong key file, and are no help in guessing a key
+        "key": _digest(keys.encode())[:8],  # eight digits find a wrong key file, and do not help to guess a key
         "ledger": bool(writer.ledgers),
     }
     with new_folder(target) as folder:
@@ -190,7 +190,7 @@ def model_hash(model: object, key: Secret) -> str:
     """Return a hash of everything that decides a release: settings and fitted values.
 
     It covers the values that a model is saved by, so that a model that was saved and loaded has the same hash. A model
-    of somebody else's classes has one, too.
+    of another library's classes has one, too.
     """
     return fingerprint([json.dumps(_Describer().write(model, "model"), sort_keys=True)], key)
 

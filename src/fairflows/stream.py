@@ -2,7 +2,7 @@
 
 A batch is rows in, encoded rows out, with no state between batches: any engine that moves Arrow batches can run it.
 
-The order of rows is information: a file is often sorted by place, date or name, and somebody with another copy of it
+The order of rows is information: a file is often sorted by place, date or name, and a reader with another copy of it
 finds persons by the place of their rows. Shuffling within batches would leave nearly all of that order. So rows are
 dealt out at random to buckets on disk, and each bucket, small enough for memory, is shuffled (Rao, 1961; Sandelius,
 1962): every order of all rows is equally likely.
@@ -104,7 +104,7 @@ def encode_batch(
     grouping : Grouping, default=None
         How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
     identifier : str, default=None
-        Column that names the person of a row. Nobody may have more rows in a batch than somebody in training had.
+        Column that names the person of a row. No person may have more rows in a batch than the most in training.
     label : str or list of str, default=None
         Columns of the labels, where the model was fitted to a table with some. A batch need not have them.
     missing_group, missing_label : str, default="error"

@@ -175,7 +175,7 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's process
+    except PermissionError:  # another user's process
         pass
     return True
 

@@ -32,7 +32,7 @@ Cuts = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Grouping:
-    """How the values of sensitive columns become groups, the same way for every table.
+    """Rule that makes groups of the values of sensitive columns, the same for every table.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Read JSON that anybody may have written."""
+"""Read JSON of any origin."""
 
 from __future__ import annotations
 

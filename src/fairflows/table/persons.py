@@ -115,7 +115,7 @@ class Key:
 
 
 Secret: TypeAlias = bytes | Key
-"""What a keyed hash is made with."""
+"""The secret of a keyed hash."""
 
 
 class KeySetting:
@@ -223,7 +223,7 @@ class Persons:
         return np.bincount(self.codes, minlength=self.n)
 
     def count_by(self, kind: Places, n_kinds: int) -> Places:
-        """How many persons have rows of each kind, given each row's kind in 0 … n_kinds − 1."""
+        """Return the number of persons with rows of each kind, given each row's kind in 0 … n_kinds − 1."""
         return np.bincount(np.unique(self.codes * n_kinds + kind) % n_kinds, minlength=n_kinds)
 
     def equal_weight(self, kind: Places, n_kinds: int) -> npt.NDArray[np.float64]:
@@ -270,8 +270,7 @@ class Persons:
         """Return the place of one random row of every person, chosen by the seed. The order of rows does not count.
 
         Of the m rows of a person, in the order of their contents (hashes of their values), row ⌊u·m⌋ is taken, with u a
-        hash of (seed, person). It must not be the row with the smallest hash of its contents: that would be the same
-        value for everybody.
+        hash of (seed, person). The row with the smallest hash of its contents would be the same value for all persons.
         """
         if self.n == len(self.codes):
             return np.arange(len(self.codes))
@@ -286,7 +285,7 @@ class Persons:
         """
         m = self.rows_each()
         largest = int(m.max(initial=0))
-        check_most_rows(m, most, f"State the most rows that anybody may have, {largest} at least (most_rows=...).")
+        check_most_rows(m, most, f"State the most rows that a person may have, {largest} at least (most_rows=...).")
         if most <= 1 or not self.named:
             return np.arange(len(self.codes))
         taken = self._hashed(_key_of(seed), "acceptance") < m / most
@@ -508,7 +507,7 @@ class RowsSeen:
         return int((self._rows == 1).sum())
 
     def would_be_seen(self, other: RowsSeen) -> bool:
-        """Whether `shared` would notice if the other's rows were all among these."""
+        """Return whether `shared` would notice if the other's rows were all among these."""
         return (self.named and other.named) or self._brings_new_values(len(other.contents))
 
     def _recognised(self, two: Hashes) -> int:
@@ -530,7 +529,7 @@ class RowsSeen:
         return alike if alike > 5 * by_chance else 0
 
     def _brings_new_values(self, n: int) -> bool:
-        """Whether n fresh rows would hold new values, by Good and Turing: each does with the share of those seen once.
+        """Return whether n fresh rows would hold new values: each does with the share of rows seen once (Good, Turing).
 
         With 14 of them expected, none comes with probability e⁻¹⁴, less than one in a million.
         """
@@ -548,7 +547,7 @@ class RowsSeen:
 
 
 class Ledger:
-    """Which rows a model, or all models of one frontier, were fitted to or chosen by.
+    """Account of the rows that a model, or all models of one frontier, were fitted to or chosen by.
 
     Parameters
     ----------
@@ -576,7 +575,7 @@ class Ledger:
         if self._used is None:
             raise DataError(
                 "The model came out of a pickle, which leaves out the list of the rows that it was fitted to. Without "
-                "it nobody can tell these rows from new ones: keep models by fairflows.save and fairflows.load."
+                "it these rows cannot be told from new ones: keep models by fairflows.save and fairflows.load."
             )
         return self._used
 
@@ -619,7 +618,7 @@ class Ledger:
             )
 
     def comparable(self, rows: RowsSeen) -> bool:
-        """Whether overlap would be seen: persons are named as in training, or the rows' values tell them apart."""
+        """Return whether overlap would be seen, because persons are named as in training or their values differ."""
         return all(used.would_be_seen(rows) for used in self.used)
 
     def to_dict(self) -> dict[str, list[dict[str, bool | str]]]:

@@ -27,7 +27,7 @@ _MOST_LABELS = 20  # of a label that a column may be a copy of
 _MOST_ROWS = 20_000  # that a column is tried on
 _BINS = 20  # of the numbers of a column that may reveal the group
 _MANY_GROUPS = 8
-_FEWEST_OF_A_NUMBER = 100  # persons of each of many groups that are numbers: fewer are no codes of groups
+_FEWEST_OF_A_NUMBER = 100  # persons of each of many groups that are numbers; with fewer, the numbers are not codes
 _MOST_LISTED = 8  # names in one finding
 
 
@@ -164,7 +164,7 @@ def _of_groups(table: Table) -> Iterator[str]:
 
 
 def _allows_two_cells(n_group: float, n_largest: float, target: float) -> bool:
-    """Whether a group can have two cells with ten persons each, by the rule of `plan_cells`."""
+    """Return whether a group can have two cells with ten persons each, by the rule of `plan_cells`."""
     return n_group >= 2 * (FEWEST_PERSONS + 1) - 1 and most_cells_known_half([n_group, n_largest], target) >= 2
 
 

@@ -66,7 +66,7 @@ _OF_KIND = {
 
 @dataclass(frozen=True)
 class TextFormat:
-    r"""How a CSV file is written.
+    r"""Format of a CSV file.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ class ParquetRows:
 
     def __init__(self, path: Path) -> None:
         self._file = pq.ParquetFile(path)
-        self.time_formats: Mapping[str, str] = {}  # times are no text here
+        self.time_formats: Mapping[str, str] = {}  # times are not text here
         self.n_rows: int | None = self._file.metadata.num_rows
         self.columns = [name for name in self._file.schema_arrow.names if not _UNNAMED.fullmatch(name)]
         check_names(self.columns)
