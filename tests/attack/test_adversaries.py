@@ -31,6 +31,12 @@ class TestJudge:
         assert other.lower == 0
         assert (found.validation, found.expected, found.method) == (other.validation, other.expected, other.method)
 
+    def test_the_method_is_the_better_one_at_the_rates_of_validation_rows(self, scores):
+        assert judge("g", "black", *scores, delta=0.05).method == "hoeffding"
+        _, g = scores
+        certain = tuple(np.column_stack([np.zeros(len(group)), group]) for group in g)
+        assert judge("g", "black", certain, g, delta=0.05).method == "clopper-pearson"
+
     def test_of_three_groups_the_pair_furthest_apart(self):
         rng = np.random.default_rng(1)
         g = [rng.integers(3, size=3000) for _ in range(2)]

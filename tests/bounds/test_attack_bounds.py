@@ -1,4 +1,4 @@
-"""Lower bounds from attacks: coverage, the choice of method, and refutation of a wrong density."""
+"""Lower bounds from attacks: coverage, and refutation of a wrong density."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ from scipy.stats import beta, norm
 
 from fairflows.bounds import (
     attack_lower_bound,
-    better_method,
     statistical_distance,
     statistical_distance_upper_bound,
 )
@@ -49,13 +48,6 @@ def test_the_direction_is_the_callers():
     assert attack_lower_bound([90, 10], [100, 100], 0.05) == 0
     assert attack_lower_bound([90, 10], [100, 100], 0.05, groups=(1, 0)) > 0.6
     assert attack_lower_bound([10, 50, 90], [100, 100, 100], 0.05, groups=(0, 2)) > 0.6
-
-
-def test_the_better_method_is_the_larger_bound():
-    for k in ([100, 900], [450, 550], [5, 30]):
-        n = [1000, 1000]
-        bounds = {method: attack_lower_bound(k, n, 0.05, method=method) for method in METHODS}
-        assert bounds[better_method(k, n, n, 0.05)] == max(bounds.values())
 
 
 def test_a_single_gaussian_for_two_humps_is_refuted(rng, gaussians):

@@ -17,7 +17,6 @@ from .derived import error_lower_bound as error_lower_bound
 from .derived import selection_ratio_lower_bound as selection_ratio_lower_bound
 from .derived import true_distance_upper_bound as true_distance_upper_bound
 from .lower_bounds import attack_lower_bound as attack_lower_bound
-from .lower_bounds import better_method as better_method
 from .lower_bounds import clopper_pearson_lower as clopper_pearson_lower
 from .lower_bounds import clopper_pearson_upper as clopper_pearson_upper
 from .model import adversary_accuracy as adversary_accuracy

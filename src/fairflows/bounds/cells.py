@@ -110,8 +110,7 @@ def cell_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | float:
     0.0645
     """
     counts = checked_counts(counts)
-    bounds = total_variation(_frequencies(counts)) + cell_radius(counts.sum(axis=-1), delta)
-    return plain(np.minimum(bounds.max(axis=(-2, -1)), 1))
+    return merged_upper_bound(counts, np.zeros(counts.shape[:-1]), delta)
 
 
 def cell_radius(n: ArrayLike, delta: float) -> FloatArray:

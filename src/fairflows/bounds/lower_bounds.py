@@ -27,7 +27,7 @@ def attack_lower_bound(
 
     (Clopper and Pearson, one-sided) or :math:`Δ \ge k_b/n_b - k_a/n_a - \sqrt{\tfrac12 (1/n_a + 1/n_b) \log(1/δ)}`
     (Hoeffding), each with probability at least 1 - δ. The adversary, its threshold, its direction, the pair of groups
-    and the method must be chosen on other persons (`better_method`), or the best of m be reported at δ/m.
+    and the method must be chosen on other persons, or the best of m be reported at δ/m.
 
     The same bound on real rows of group a against samples of p̂_a is a lower bound on TV(p̂_a, p_a): how wrong the
     density is at least.
@@ -55,45 +55,23 @@ def attack_lower_bound(
     >>> round(attack_lower_bound(k=[100, 900], n=[1000, 1000], delta=0.05), 3)
     0.76
     """
-    k, n = _checked_decisions(k, n)
-    a, b = groups
+    k, n = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64))
+    if k.ndim == 0 or k.shape[-1] < 2:
+        raise DataError(f"k and n must hold one number for each of at least two groups; got shape {k.shape}.")
+    if not np.all((k >= 0) & (k <= n)):
+        raise DataError("k must be between 0 and n in every group: it counts the persons of n for whom g = 1.")
     delta = checked_delta(delta)
     check_choice("method", method, get_args(Method))
-    bound = _clopper_pearson_gap if method == "clopper-pearson" else _hoeffding_gap
-    return plain(np.clip(bound(k[..., a], n[..., a], k[..., b], n[..., b], delta), 0, 1))
-
-
-def better_method(
-    k: ArrayLike, n: ArrayLike, test_n: ArrayLike, delta: float, *, groups: tuple[int, int] = (0, 1)
-) -> Method:
-    """Return the method with the larger bound at the rates of validation persons, for the test's group sizes.
-
-    Parameters
-    ----------
-    k, n : array-like of shape (K,)
-        Number of *validation* persons of each group for which g = 1, and number of all of them.
-    test_n : array-like of shape (K,)
-        Number of test persons of each group.
-    delta : float
-        δ, the probability of a miss.
-    groups : pair of int, default=(0, 1)
-        The group in which g should seldom answer 1, and the one in which it should often.
-
-    Examples
-    --------
-    >>> better_method([100, 900], [1000, 1000], [1000, 1000], 0.05), better_method([9, 12], [20, 20], [20, 20], 0.05)
-    ('clopper-pearson', 'hoeffding')
-    """
-    k, n = _checked_decisions(k, n)
-    delta = checked_delta(delta)
-    test_n = np.asarray(test_n, dtype=np.float64)
-    expected = test_n * k / np.maximum(n, 1)
-    a, b = groups
-    gaps = {
-        "clopper-pearson": _clopper_pearson_gap(expected[a], test_n[a], expected[b], test_n[b], delta),
-        "hoeffding": _hoeffding_gap(expected[a], test_n[a], expected[b], test_n[b], delta),
-    }
-    return "clopper-pearson" if gaps["clopper-pearson"] >= gaps["hoeffding"] else "hoeffding"
+    (k_a, n_a), (k_b, n_b) = ((k[..., group], n[..., group]) for group in groups)
+    if method == "clopper-pearson":
+        # Both limits hold with probability (1 - α')² = 1 - δ: the groups' persons are independent.
+        alpha = -math.expm1(math.log1p(-delta) / 2)
+        bound = clopper_pearson_lower(k_b, n_b, alpha) - clopper_pearson_upper(k_a, n_a, alpha)
+    else:
+        with np.errstate(divide="ignore"):
+            radius = np.sqrt(-math.log(delta) / 2 * (1 / n_a + 1 / n_b))
+        bound = k_b / np.maximum(n_b, 1) - k_a / np.maximum(n_a, 1) - radius
+    return plain(np.clip(bound, 0, 1))
 
 
 def clopper_pearson_lower(k: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
@@ -107,26 +85,3 @@ def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, alpha: float) -> FloatArra
     """Return the one-sided upper limit on a rate: one minus the lower limit of the other outcome; 1 at k = n."""
     k, n = np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64)
     return 1 - clopper_pearson_lower(n - k, n, alpha)
-
-
-def _clopper_pearson_gap(
-    k_a: FloatArray, n_a: FloatArray, k_b: FloatArray, n_b: FloatArray, delta: float
-) -> FloatArray:
-    # Both limits hold with probability (1 - α')² = 1 - δ: the groups' persons are independent.
-    alpha = -math.expm1(math.log1p(-delta) / 2)
-    return clopper_pearson_lower(k_b, n_b, alpha) - clopper_pearson_upper(k_a, n_a, alpha)
-
-
-def _hoeffding_gap(k_a: FloatArray, n_a: FloatArray, k_b: FloatArray, n_b: FloatArray, delta: float) -> FloatArray:
-    gap = k_b / np.maximum(n_b, 1) - k_a / np.maximum(n_a, 1)
-    with np.errstate(divide="ignore"):
-        return gap - np.sqrt(-math.log(delta) / 2 * (1 / n_a + 1 / n_b))
-
-
-def _checked_decisions(k: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    k, n = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64))
-    if k.ndim == 0 or k.shape[-1] < 2:
-        raise DataError(f"k and n must hold one number for each of at least two groups; got shape {k.shape}.")
-    if not np.all((k >= 0) & (k <= n)):
-        raise DataError("k must be between 0 and n in every group: it counts the persons of n for whom g = 1.")
-    return k, n
