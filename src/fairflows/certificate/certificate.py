@@ -151,19 +151,7 @@ class Certificate:
     def find(
         self, about: About, law: Law = "row", given: str | None = None, group: str | None = None
     ) -> Statement | None:
-        """Return the statement about a subject, or None.
-
-        Parameters
-        ----------
-        about : {"table", "population", "new persons", "model", "attack", "density"}
-            The subject.
-        law : {"row", "person"}, default="row"
-            Whether it is about a random row or about a random person.
-        given : str, default=None
-            The label that it conditions on.
-        group : str, default=None
-            The group, for a statement about a density.
-        """
+        """Return the statement with these attributes (`Statement`), or None."""
         wanted = (about, law, given, group)
         return next((s for s in self.statements if (s.about, s.law, s.given, s.group) == wanted), None)
 
@@ -290,14 +278,7 @@ class Certificate:
     def with_file(self, name: str, sha256: str, *, counted: bool = False) -> Self:
         """Return the same certificate, without a seal, naming a file that was released under it.
 
-        Parameters
-        ----------
-        name : str
-            The file's name, without folders.
-        sha256 : str
-            SHA-256 of its contents.
-        counted : bool, default=False
-            Whether its rows are the cells of exactly those persons that were counted.
+        `counted` says that the rows of the file are those of exactly the persons that were counted.
         """
         return replace(
             self,

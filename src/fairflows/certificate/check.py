@@ -27,7 +27,7 @@ from fairflows.table.reading import kind_of, open_table, own_format, read_frame
 Verdict = Literal["ok", "FAILED", "UNKNOWN", "note"]
 
 _TOLERANCE = 1e-9
-_TOLERANCE_OF_DRAWS = 0.01  # relative: quantiles are found by draws, whose numbers differ between versions
+_TOLERANCE_OF_DRAWS = 0.01  # relative: quantiles are found by draws, whose numbers differ between versions and machines
 _LIST_FORMAT = 2
 
 
@@ -316,26 +316,24 @@ def _check_spending(c: Certificate) -> Result:
 
 def _compared(stated: Statement, again: Statement, tolerance: float = 0.0) -> Iterator[Result]:
     """Compare a statement with the same one computed from its counts; bounds by draws within a tolerance."""
-    about = _said(stated)
-    relation = "Δ = " if stated.about == "table" else "Δ ≤ "
-    numbers = [
-        (f"bound, {about}", relation, stated.distance, again.distance),
-        (f"observed, {about}", "Δ = ", stated.observed, again.observed),
-        (f"error, {about}", "δ = ", stated.delta, again.delta),
-        (f"half known, {about}", "Δ(½) ≤ ", stated.known_half, again.known_half),
-        *((f"{f} known, {about}", f"Δ({f}) = ", stated.known.get(f), again.known.get(f))
-          for f in sorted({*stated.known, *again.known})),
-    ]  # fmt: skip
-    for what, relation, claimed, computed in numbers:
-        agrees = claimed == computed or _agree(claimed, computed)
-        if not agrees and tolerance and what.startswith("bound") and claimed is not None and computed is not None:
-            agrees = math.isclose(claimed, computed, rel_tol=tolerance)  # random numbers differ between machines
-        if agrees and what.startswith("bound") and computed is not None:
-            yield Result(what, "ok", f"{relation}{rounded_up(computed, 6)} follows from the counts, as it says.")
-        elif not agrees:
-            says = "nothing" if claimed is None else f"{claimed:.6f}"
-            follows = "Nothing" if computed is None else f"{relation}{rounded_up(computed, 6)}"
-            yield Result(what, "FAILED", f"{follows} follows from the counts; it says {says}.")
+    about, relation = _said(stated), "Δ = " if stated.about == "table" else "Δ ≤ "
+    known = sorted({*stated.known, *again.known})
+    numbers = {
+        "bound": (relation, stated.distance, again.distance),
+        "observed": ("Δ = ", stated.observed, again.observed),
+        "error": ("δ = ", stated.delta, again.delta),
+        "half known": ("Δ(½) ≤ ", stated.known_half, again.known_half),
+        **{f"{f} known": (f"Δ({f}) = ", stated.known.get(f), again.known.get(f)) for f in known},
+    }
+    for name, (sign, claimed, computed) in numbers.items():
+        what = f"{name}, {about}"
+        if claimed == computed or _agree(claimed, computed, tolerance if name == "bound" else 0.0):
+            if name == "bound":
+                yield Result(what, "ok", f"{sign}{rounded_up(again.distance, 6)} follows from the counts, as it says.")
+            continue
+        says = "nothing" if claimed is None else f"{claimed:.6f}"
+        follows = "Nothing" if computed is None else f"{sign}{rounded_up(computed, 6)}"
+        yield Result(what, "FAILED", f"{follows} follows from the counts; it says {says}.")
 
 
 def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
@@ -371,8 +369,10 @@ def _said(s: Statement) -> str:
     return about if s.given is None else f"{about} given label {s.given}"
 
 
-def _agree(one: float | None, other: float | None) -> bool:
-    return one is not None and other is not None and math.isclose(one, other, rel_tol=0, abs_tol=_TOLERANCE)
+def _agree(one: float | None, other: float | None, relative: float = 0.0) -> bool:
+    if one is None or other is None:
+        return False
+    return math.isclose(one, other, rel_tol=relative, abs_tol=_TOLERANCE)
 
 
 # Files --------------------------------------------------------------------------------------------------------------
@@ -380,21 +380,11 @@ def _agree(one: float | None, other: float | None) -> bool:
 
 @dataclass(frozen=True)
 class FileList:
-    """Which files were released under a certificate after it was made.
+    """Files that were released under a certificate after it was made."""
 
-    Attributes
-    ----------
-    format : int
-        The version of the JSON.
-    certificate : str
-        SHA-256 of the certificate's canonical JSON.
-    files : dict
-        SHA-256 of each file, by the file's name.
-    """
-
-    format: int
-    certificate: str
-    files: dict[str, str] = field(default_factory=dict)
+    format: int  # the version of the JSON
+    certificate: str  # SHA-256 of the certificate's canonical JSON
+    files: dict[str, str] = field(default_factory=dict)  # SHA-256 of each file, by the file's name
 
     @classmethod
     def read(cls, path: Path) -> FileList:
@@ -409,25 +399,10 @@ class FileList:
 
 
 def list_files(certificate: str | Path, files: Sequence[str | Path]) -> FileList:
-    r"""Add files to the producer's list beside a certificate.
+    """Add files to the producer's list beside a certificate, and return the list.
 
-    Parameters
-    ----------
-    certificate : path
-        ``certificate.json``; the list is ``certificate.files.json`` beside it.
-    files : sequence of paths
-        Files that were encoded by the certified model after the certificate was made. One of the same name as an
-        earlier file takes its place in the list.
-
-    Returns
-    -------
-    FileList
-        The list as it was written.
-
-    Raises
-    ------
-    DataError
-        The list is about another certificate, or a file cannot be read.
+    The files were encoded by the certified model after the certificate was made. One of the same name as an earlier
+    file takes its place. A list that is about another certificate is refused.
     """
     path = Path(certificate)
     Certificate.read(path)  # which refuses anything else
