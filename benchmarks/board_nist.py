@@ -59,7 +59,7 @@ def main() -> None:
             line |= scores
     lines += map(of_report, reports.values())
     results = pd.DataFrame(lines)
-    results.to_csv(arguments.out, index=False)
+    results.round(4).to_csv(arguments.out, index=False)
     print(results.to_string(index=False))
 
 
