@@ -301,16 +301,16 @@ class OwnDistance(PlannedProgramme):
 
 
 class SweptCells(FairCells):
-    """FairCells that fits the scores once for all Δ (its ``target``) and numbers of cells of one task."""
+    """FairCells that fits the scores once for all Δ (its ``target``) and numbers of cells, of one number of bins."""
 
-    plans: ClassVar[dict[object, tuple[BinnedScores, PlannedProgramme]]] = {}
+    plans: ClassVar[dict[int, tuple[BinnedScores, PlannedProgramme]]] = {}  # by the number of cells; 0: as it was made
 
     def _plan(self, rows: TrainingRows, label: Label, seed: int) -> tuple[BinnedScores, PlannedProgramme]:
-        if "scores" not in self.plans:
+        if 0 not in self.plans:
             binned, planned = super()._plan(rows, label, seed)
-            self.plans["scores"] = PlacesOnce(binned.label_score, binned.group_score, binned.bins), planned
+            self.plans[0] = PlacesOnce(binned.label_score, binned.group_score, binned.bins), planned
         if self.n_cells not in self.plans:
-            binned, planned = self.plans["scores"]
+            binned, planned = self.plans[0]
             settings = {part.name: getattr(planned, part.name) for part in fields(planned)}
             programme = CellProgramme.of(planned.programme.bins, self.n_cells, seed)
             self.plans[self.n_cells] = binned, OwnDistance(**settings | {"programme": programme, "solved": {}})
@@ -318,18 +318,19 @@ class SweptCells(FairCells):
 
 
 def fair_cells(attribute: str, parts: Parts, bounds: tuple[float, ...]) -> Iterator[Candidate]:
-    """Yield cells for the label: some numbers of them, at distances up to the largest bound."""
-    SweptCells.plans.clear()
-    base = SweptCells(attribute=attribute, key=KEY, random_state=parts.seed)
+    """Yield cells for the label: some numbers of bins and cells, at distances up to the largest bound."""
     # Where the attribute is known, the programme has seen the counts of the persons it was made from.
     known = parts.not_grown if attribute == "training" else None
-    for n_cells in (2, 4, 8):
-        for distance in (one for one in DISTANCES if one <= max(bounds)):
-            encoder = clone(base).set_params(n_cells=n_cells, target=distance).fit(parts.fit.table)
-            setting = f"{n_cells} cells, Δ {distance}"
-            yield counted(setting, cells_by(encoder, parts), int(encoder.n_cells_ or 0), parts, known)
-            if abs(encoder.laws_[:, None] - encoder.laws_).sum(axis=-1).max() / 2 < distance / 2:
-                break  # the best cells are closer than Δ, and remain so
+    for n_bins in (16, 100, 576):  # of few persons, a programme of many bins takes noise for differences
+        SweptCells.plans.clear()
+        base = SweptCells(attribute=attribute, n_bins=n_bins, key=KEY, random_state=parts.seed)
+        for n_cells in (2, 4, 8):
+            for distance in (one for one in DISTANCES if one <= max(bounds)):
+                encoder = clone(base).set_params(n_cells=n_cells, target=distance).fit(parts.fit.table)
+                setting = f"{n_cells} cells of {n_bins} bins, Δ {distance}"
+                yield counted(setting, cells_by(encoder, parts), int(encoder.n_cells_ or 0), parts, known)
+                if total_variation(encoder.laws_).max() < distance / 2:
+                    break  # the best cells are closer than Δ, and remain so
 
 
 def fair_tree(parts: Parts, bounds: tuple[float, ...]) -> Iterator[Candidate]:
