@@ -520,7 +520,8 @@ class Shared:
                         self.release, whole, shared, time_formats=self.run.time_formats, found=found, **self.run.roles
                     )
                 certificate = of_whole_file(certificate, found)
-            certificate = naming_released_file(certificate, shared, n_rows, key)
+            draws = Released.of(self.release).draws_rows
+            certificate = naming_released_file(certificate, shared, n_rows, key, draws_rows=draws)
             page = Report({**self.report.contents, "certificate": certificate.to_dict()}, verified=self.report.verified)
             texts = {
                 "certificate.json": certificate.to_json(),
@@ -582,10 +583,14 @@ def of_whole_file(certificate: Certificate, found: Found) -> Certificate:
     )
 
 
-def naming_released_file(certificate: Certificate, path: Path, n_rows: int, key: bytes) -> Certificate:
+def naming_released_file(
+    certificate: Certificate, path: Path, n_rows: int, key: bytes, *, draws_rows: bool = False
+) -> Certificate:
     """Return the certificate, sealed anew, with the SHA-256 of a released file of so many rows."""
-    is_of_all = certificate.headline is not None and sum(certificate.headline.n.values()) == n_rows
-    counted = is_of_all and not difference_from_counts(path, certificate)
+    headline = certificate.headline
+    counted = headline is not None and sum(headline.n.values()) == n_rows
+    if headline is not None and counted:  # the cells behind drawn rows are not in the file
+        counted = headline.about == "table" if draws_rows else not difference_from_counts(path, certificate)
     certificate = certificate.with_file(path.name, file_sha256(path), counted=counted)
     return certificate.sealed(key) if key else certificate
 
