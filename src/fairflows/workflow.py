@@ -41,7 +41,7 @@ from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_json, stated_fields
-from fairflows.table.persons import RowsSeen
+from fairflows.table.persons import RowsSeen, check_most_rows
 from fairflows.table.prospects import check_groups
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
@@ -55,6 +55,7 @@ Output = Literal["row", "cell", "latent"]
 CELLS_FOR_A_LABEL = 8
 STRENGTHS = (0.0, 0.1, 0.5, 0.9, 0.99)  # γ of the paper's encoders that are tried
 N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
+_STATE_MOST_ROWS = "State the most rows that a person may have (most_rows=...)."
 _FEW_DRAWS = 100_000  # behind a bound that decides nothing, where cells are released
 
 Kind = Literal["csv", "parquet"]
@@ -264,7 +265,7 @@ class _Job:
         model = self._release(encoder, target=target)
         rows = to_pandas(model.fit_transform(table))
         if model.most_rows_ is not None:
-            _check_most_rows(table, model.most_rows_)
+            check_most_rows(table.persons.rows_each(), model.most_rows_, _STATE_MOST_ROWS)
         parts = table.persons.split(CERTIFYING, random_state=self.random_state)
         learn, judge = (table.take(part) for part in parts)
         split = (
@@ -294,7 +295,7 @@ class _Job:
         table = self.table
         train, validation, certifying = table.split(CERTIFYING, VALIDATION, self.random_state)
         most_rows = self.most_rows or int(train.persons.rows_each().max())
-        _check_most_rows(table, most_rows)
+        check_most_rows(table.persons.rows_each(), most_rows, _STATE_MOST_ROWS)
         target = self.target or TARGETS[0]
         check_target(target, None if self.output == "latent" else certifying, self.delta)
         self.say("training encoders of several strengths")
@@ -335,16 +336,6 @@ def _with_whole_rows(release: Release, train: Table, rules: Sequence[str], score
     changed = {"encoder": None, "output": "row", "rules": rules, "with_score": score}
     settings = {**release.get_params(deep=False), **changed}
     return Release(**settings).fit_around(encoder, encoder.read(train), Z, train.y)
-
-
-def _check_most_rows(table: Table, most: int) -> None:
-    """Raise before the work if a person has more rows than the certificate allows."""
-    largest = int(table.persons.rows_each().max())
-    if largest > most:
-        raise DataError(
-            f"A person has {largest:,} rows, and the persons that the model was fitted to have at most {most:,}: state "
-            f"the most rows that a person may have (most_rows={largest})."
-        )
 
 
 def refuse_a_release_that_tells_more(before: Audit, after: Audit, certificate: Certificate) -> None:

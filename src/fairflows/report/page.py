@@ -30,7 +30,6 @@ from fairflows.release.release import Release
 from fairflows.report.words import (
     ABOUT_MODEL,
     TOLD,
-    achieved,
     at_least,
     consequences,
     good_for,
@@ -101,8 +100,7 @@ class Report:
             r=self.contents,
             public=public,
             verified=self.verified,
-            verdict=achieved(certificate) if certificate.is_good and achieved(certificate) else verdict(certificate),
-            asked=certificate.target,
+            verdict=verdict(certificate),
             todo=remedies(certificate),
             remarks=leaving_out_would_do(certificate, _raw_distance(self.contents)),
             good_for=good_for(self.contents.get("usefulness")),
