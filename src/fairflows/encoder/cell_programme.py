@@ -6,9 +6,9 @@ cells with levels ℓ_j, and is the solution of
 .. math:: \min_Q \sum_b μ_b \sum_j Q(j|b)\,\bigl[\lVert η_b - ℓ_j\rVert^2 + ρ(η_b, ℓ_j)\bigr] \quad\text{so that}\quad
           \tfrac12 \sum_j \Bigl|\sum_b (p_a - p_{a'})(b)\, Q(j|b)\Bigr| \le Δ \text{ for all groups } a, a',
 
-with every Q(· | b) a law. Of more than two groups, each is kept within Δ/2 of a common law of cells instead, which is
-sufficient. ρ is a multiple of the regret of predicting the class that the cell suggests instead of the
-bin's own. Levels become the means of η in their cells, and the programme is solved again.
+with every Q(· | b) a law. Of many groups, each is kept within Δ/2 of a common law of cells instead, which implies it.
+ρ is a multiple of the regret of predicting the class that the cell suggests instead of the bin's own. Levels become the
+means of η in their cells, and the programme is solved again.
 
 Bins are cut from scores of the label, and of the group where it is not known at encoding (`BinnedScores`). The largest
 Δ whose certificate is expected to come out within a target is found by solving for several (`PlannedProgramme`).
@@ -17,9 +17,9 @@ Bins are cut from scores of the label, and of the group where it is not known at
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, kron, vstack
@@ -35,6 +35,7 @@ from fairflows.exceptions import DataError
 from fairflows.table.persons import Places
 
 _MOST_CLUSTERED = 20_000  # rows that centres are found from
+_MOST_PAIRED = 9  # groups; every pair is constrained up to here, and the distance to a common law beyond
 _ALTERNATIONS = 3
 _REGRET = 0.3  # weight of a wrong class beside the squared error
 _NEGLIGIBLE = 1e-7  # a probability that the solver's tolerance may have left
@@ -165,11 +166,11 @@ class CellProgramme:
 
     bins: Bins  # what is known of rows
     levels: FloatArray  # (k, L): ℓ, where the alternation starts
-    # Left-hand side of "at most": Σ_b p_a(b) Q(j|b) − r_j − t_aj ≤ 0 for every cell j, then Σ_j t_aj ≤ Δ/2, for each
-    # group a. So all groups are within Δ/2 of a common law r of cells, which is free, and any two within Δ.
+    # Left-hand side of "at most": Σ_b (p_a − p_a')(b) Q(j|b) − t_j ≤ 0 in each cell j, then Σ_j t_j ≤ Δ, for a pair.
+    # Of many groups: Σ_b p_a(b) Q(j|b) − r_j − t_j ≤ 0, then Σ_j t_j ≤ Δ/2, for each group and a free common law r.
     left: csr_array
     equal: csr_array  # left-hand side of "equal to one": the laws Q(· | b), and r
-    is_share: npt.NDArray[np.bool_]  # which rows of `left` are bounded by Δ/2
+    share: FloatArray  # the multiple of Δ that bounds each row of `left`
 
     @classmethod
     def of(cls, bins: Bins, n_cells: int, random_state: int) -> CellProgramme:
@@ -181,17 +182,19 @@ class CellProgramme:
         )
         levels = np.asarray(means.cluster_centers_, dtype=np.float64)
         levels = levels[np.argsort(levels[:, 0], kind="stable")]
-        # Columns: the channel Q, then t_a of every group, then r.
-        K, B = bins.laws.shape
+        paired = len(bins.laws) <= _MOST_PAIRED
+        compared = np.array([p - q for p, q in combinations(bins.laws, 2)]) if paired else bins.laws
+        # Columns: the channel Q, then the t of everything compared, then r.
+        n, B = compared.shape
         cells, every, blocks = csr_array(np.eye(k)), np.ones((1, k)), []
-        for a, p in enumerate(bins.laws):
-            own = (np.arange(K)[None] == a).astype(np.float64)
-            blocks.append(hstack([kron(p[None], cells), -kron(own, cells), -cells]))
+        for i, p in enumerate(compared):
+            own = (np.arange(n)[None] == i).astype(np.float64)
+            blocks.append(hstack([kron(csr_array(p[None]), cells), -kron(own, cells), -cells * (not paired)]))
             blocks.append(hstack([csr_array((1, B * k)), kron(own, every), csr_array((1, k))]))
-        of_bins = hstack([kron(csr_array(np.eye(B)), every), csr_array((B, (K + 1) * k))])
-        of_r = hstack([csr_array((1, (B + K) * k)), every])
-        is_share = np.tile(np.arange(k + 1) == k, K)
-        return cls(bins, levels, csr_array(vstack(blocks)), csr_array(vstack([of_bins, of_r])), is_share)
+        of_bins = hstack([kron(csr_array(np.eye(B)), every), csr_array((B, (n + 1) * k))])
+        of_r = hstack([csr_array((1, (B + n) * k)), every])
+        share = np.where(np.arange(k + 1) == k, 1.0 if paired else 0.5, 0.0)
+        return cls(bins, levels, csr_array(vstack(blocks)), csr_array(vstack([of_bins, of_r])), np.tile(share, n))
 
     def solve(self, distance: float) -> tuple[FloatArray, FloatArray]:
         """Return the channel Q (B, k) and the levels (k, L) of the best cells at distance Δ; empty cells are gone."""
@@ -221,7 +224,7 @@ class CellProgramme:
         found = linprog(
             cost / max(loss.max(), 1e-300),
             A_ub=self.left,
-            b_ub=np.where(self.is_share, distance / 2, 0.0),
+            b_ub=distance * self.share,
             A_eq=self.equal,
             b_eq=np.ones(self.equal.shape[0]),
             method="highs",
