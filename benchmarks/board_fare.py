@@ -60,7 +60,7 @@ Floats = npt.NDArray[np.float64]
 
 DELTA = 0.05
 CHANCE = 0.7  # that the certificate of a chosen setting comes out within the bound it was chosen for
-FIRST_SEED = 300
+FIRST_SEED = 400
 DISTANCES = (1e-4, 0.005, 0.01, 0.02, 0.03, 0.045, 0.06, 0.08, 0.1, 0.13, 0.17, 0.22, 0.3, 0.4, 0.55)
 SLOW_ROWS = 40_000
 KEY = b"the coins of FARE's boards"
