@@ -3,11 +3,15 @@
 #
 #     benchmarks/board_environments.sh FOLDER
 #
-# FOLDER/sdv, FOLDER/aif360 and FOLDER/decaf are virtual environments with pinned versions, FOLDER/wheels holds the wheel
-# whose tables are read. fairlearn is among the packages that fairflows is tested with. torch 2.13.0 is the build for
-# processors: a later one brings gigabytes of CUDA. FOLDER/sdnist is for board_nist.py. SDNist 2.5 is not on PyPI, so it
-# comes from FOLDER/SDNist, a checkout of its repository (or of the mirror that SDNIST names), which also has NIST's sample
-# reports. Its own setup pins the versions.
+# FOLDER/sdv and FOLDER/aif360 are virtual environments with pinned versions (2.3 GB), FOLDER/wheels holds the wheel whose
+# tables are read. fairlearn is among the packages that fairflows is tested with. torch 2.13.0 is the build for processors:
+# a later one brings gigabytes of CUDA. FOLDER/sdnist is for board_nist.py. SDNist 2.5 is not on PyPI, so it comes from
+# FOLDER/SDNist, a checkout of its repository (or of the mirror that SDNIST names), which also has NIST's sample reports.
+# Its own setup pins the versions.
+#
+# DECAF is left out. synthcity 0.2.12 installs (6.9 GB, torch 2.2.2 with CUDA), but its import fails, because opacus 1.5.4
+# asks for torch.nn.RMSNorm. With opacus==1.4.1 it is imported; one iteration of DECAF on 2,000 rows of Adult took two
+# minutes on a busy machine, where it was stopped.
 set -eu
 folder=${1:?usage: benchmarks/board_environments.sh FOLDER}
 python=${PYTHON:-python3.11}

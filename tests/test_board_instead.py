@@ -58,7 +58,9 @@ def test_summary_shows_every_measure_and_a_dash_for_none(board):
     rows = {"method": "ours", "lower": 0.0, "promise": 0.1, "about": "persons to come", "label_raw": 0.9}
     rows |= {"label_released": 0.85, "worst": 0.02, "lower_persons": np.nan}
     drawn = {"method": "theirs", "lower": 0.5, "about": "nothing", "label_raw": 0.8, "lower_persons": 0.7}
-    lines = list(board.summary(pd.DataFrame([known | rows, known | drawn])))
+    refused = {"method": "none", "about": "refused", "seconds": np.nan}
+    *lines, last = board.summary(pd.DataFrame([known | rows, known | drawn, known | refused]))
+    assert last == "| none | – | – | refused | – | – | – | – |"
     assert lines[1].startswith("**t**: 1,200 persons fitted to, 800 held out")
     assert lines[-2] == "| ours | ≥ 0.000 | ≥ 50.0 % | Δ ≤ 0.100, persons to come | 0.900 | 0.850 | 0.020 | 4 |"
     assert lines[-1] == "| theirs | ≥ 0.500* | ≥ 75.0 % | nothing | 0.800 | – | – | 4 |"
