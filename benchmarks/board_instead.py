@@ -322,7 +322,7 @@ def _of_rows(released: Released, task: Task, seed: int) -> dict[str, object]:
     pair = _without_index(released.fit), _without_index(released.other)
     attacked = released.model or pair
     first = ff.audit(attacked, task.fit, task.other, delta=DELTA / 2, n_jobs=2, random_state=seed)
-    half = task.other.persons.split(0.5, random_state=seed)
+    half = task.other.persons.split(0.5, random_state=seed + 1)
     halves = tuple(pair[1].iloc[places] for places in half), *(task.other.take(places) for places in half)
     second = ff.audit(*halves, delta=DELTA / 2, quick=True, n_jobs=2, random_state=seed)
     best = max((first, second), key=lambda audit: audit.attack_lower)  # each holds with probability 1 − δ/2
