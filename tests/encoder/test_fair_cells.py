@@ -107,14 +107,14 @@ def test_the_certificate_is_within_the_target_nine_times_out_of_ten(attribute, t
 
 
 def test_a_target_that_so_few_persons_cannot_certify_is_refused(train):
-    with pytest.raises(DataError, match=r"0.02 cannot be certified by 500 persons.* It takes more than 2\d,"):
+    with pytest.raises(DataError, match=r"too small for the target Δ ≤ 0.02 .* need \d+,\d+ of"):
         FairCells(4, target=0.02, n_certify=500, **PLAIN).fit(train)
     with pytest.raises(DataError, match="target 0.05 is out of reach for 8 cells and 5,000 certifying persons"):
         FairCells(8, target=0.05, n_certify=5000, **PLAIN).fit(train)
 
 
 def test_of_several_targets_one_may_be_out_of_reach(train):
-    with pytest.warns(DataWarning, match="cannot be certified"):
+    with pytest.warns(DataWarning, match="too small for the target"):
         found = FairCells(4, n_certify=4000, **PLAIN).fit_path(train, strengths=[0.01, 0.2], seeds=[0])
     assert [is_fitted(cells) for cells in found] == [False, True]
     assert found[1].target == 0.2

@@ -16,6 +16,7 @@ Bins are cut from scores of the label, and of the group where it is not known at
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -27,8 +28,7 @@ from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
 from sklearn.isotonic import IsotonicRegression
 
-from fairflows.bounds.cells import cell_radius
-from fairflows.bounds.planning import planned_cell_bound, rows_needed
+from fairflows.bounds.planning import check_reachable, planned_cell_bound
 from fairflows.encoder.base import FloatArray
 from fairflows.encoder.scores import Score
 from fairflows.exceptions import DataError
@@ -258,6 +258,7 @@ class PlannedProgramme:
     """A programme with the expected certificate of its cells."""
 
     programme: CellProgramme  # gives the best cells for any Δ
+    groups: Sequence[str]  # the names of the K groups
     counted: FloatArray  # (K, B): the groups' laws of bins as counted
     n_certify: FloatArray  # (K,): the persons of each group who will certify
     counted_from: FloatArray | None  # (K,): the persons counted, where the programme saw these counts
@@ -267,7 +268,8 @@ class PlannedProgramme:
 
     def within(self, target: float) -> Solution:
         """Return the best cells whose certificate is expected to be within a target."""
-        self._check_reach(target)
+        persons = dict(zip(self.groups, self.n_certify.astype(int).tolist(), strict=True))
+        check_reachable(persons, self.delta, target=target)
         low, high = 0, int(np.searchsorted(_DISTANCES, target))  # by bisection: what is expected grows with Δ
         while high - low > 1:
             middle = (low + high) // 2
@@ -296,15 +298,3 @@ class PlannedProgramme:
             )
             self.solved[distance] = Solution(channel, levels, distance, float(planned))
         return self.solved[distance]
-
-    def _check_reach(self, target: float) -> None:
-        """Raise for a target that no cells could meet, because the radius alone is above it."""
-        n = self.n_certify
-        radius = float(cell_radius(n, self.delta).max())
-        if radius < target:
-            return
-        needed = rows_needed(target, self.delta, n / n.sum())
-        raise DataError(
-            f"target {target} cannot be certified by {n.sum():,.0f} persons, whatever the cells: the bound is at "
-            f"least {radius:.3f}. It takes more than {int(needed.sum()):,} persons (n_certify=...)."
-        )

@@ -157,6 +157,7 @@ class FairCells(Encoder):
         certifying = 1.0 if self.n_certify is None else self.n_certify / rows.persons.n
         planned = PlannedProgramme(
             CellProgramme.of(Bins(mass / mass.sum(), expected, laws, label.classes is not None), self.n_cells, seed),
+            [str(group) for group in self.groups_],
             counted,
             _persons_in(rows.persons, rows.group, K) * rows.persons.accepted_share * certifying,
             _persons_in(persons, group, K) if binned.group_score is None else None,
