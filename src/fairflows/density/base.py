@@ -184,8 +184,8 @@ class KnownDensity(Density):
     Parameters
     ----------
     distribution
-        A ``torch.distributions`` object with event shape (D,) and no batch shape, or a zuko flow: anything with
-        ``log_prob``, differentiable in x, and ``sample``. It is copied, and follows ``.to(device)`` and ``.double()``.
+        A ``torch.distributions`` object with event shape (D,) and no batch shape, and with a ``log_prob`` that is
+        differentiable in x. It is copied, and follows ``.to(device)`` and ``.double()``.
 
     Examples
     --------
@@ -197,11 +197,12 @@ class KnownDensity(Density):
 
     place: Tensor
 
-    def __init__(self, distribution: Any):
+    def __init__(self, distribution: Distribution):
         super().__init__()
+        name = type(distribution).__name__
+        if not isinstance(distribution, Distribution):
+            raise DataError(f"a known density must be a torch.distributions object; got {name}.")
         self.distribution = copy.deepcopy(distribution)
-        if isinstance(self.distribution, nn.Module):
-            self.distribution.requires_grad_(False)
         self._made_of = list(_parts(self.distribution))
         for part in self._made_of:
             # torch has no public name for this. A check of arguments would wait for the device, and raise where a model
@@ -210,10 +211,6 @@ class KnownDensity(Density):
         tensors = [value for _, _, value in _tensors(self._made_of)]
         widest = max(tensors, key=lambda value: value.element_size(), default=torch.zeros(()))
         self.register_buffer("place", widest.new_zeros(()), persistent=False)  # follows .to() and .double()
-        name = type(self.distribution).__name__
-        for method in ("log_prob", "sample"):
-            if not hasattr(self._torch_distribution(), method):
-                raise DataError(f"a known density needs log_prob and sample; {name} has no {method}.")
         shape = tuple(self.sample(16, torch.Generator().manual_seed(0)).shape)
         if len(shape) != 2:
             raise DataError(
@@ -223,9 +220,8 @@ class KnownDensity(Density):
         self.n_features = shape[1]
         check_density(self, name)
 
-    def _torch_distribution(self) -> Any:
-        if isinstance(self.distribution, nn.Module):  # a zuko flow is a module that gives a distribution when called
-            return self.distribution()
+    def _moved(self) -> Distribution:
+        """Return the distribution, with its tensors where this module is."""
         for part, name, value in list(_tensors(self._made_of)):
             vars(part)[name] = value.to(self.place)
         return self.distribution
@@ -236,7 +232,7 @@ class KnownDensity(Density):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Return log-densities (...) of points (..., D)."""
-        return self._torch_distribution().log_prob(x)
+        return self._moved().log_prob(x)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Return draws (n, D)."""
@@ -247,7 +243,7 @@ class KnownDensity(Density):
             torch.default_generator.manual_seed(seed)
             if device.type == "cuda":
                 torch.cuda.manual_seed(seed)
-            return self._torch_distribution().sample((n,)).detach()
+            return self._moved().sample((n,)).detach()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state to save: all of it came with the constructor."""

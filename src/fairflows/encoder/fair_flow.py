@@ -35,13 +35,12 @@ from fairflows.table.table import Role
 
 if TYPE_CHECKING:
     from torch.distributions import Distribution
-    from torch.nn import Module
 
     from fairflows.bijection import Bijection, BijectiveMap, StackedMLP
-    from fairflows.density import GroupDensities
+    from fairflows.density import Density, GroupDensities
 
-GroupDensity: TypeAlias = "Module | Distribution"
-"""One group's density: one of `fairflows.density`, a `torch.distributions` object, or a zuko flow."""
+GroupDensity: TypeAlias = "Density | Distribution"
+"""One group's density: one of `fairflows.density`, or a `torch.distributions` object."""
 
 DensityLike: TypeAlias = "str | GroupDensity | Sequence[GroupDensity] | Mapping[Hashable, GroupDensity]"
 """A density by name, one for all groups to be fitted, or one for each group."""
