@@ -195,12 +195,11 @@ def test_the_verdict_in_plain_words(values, words):
 @pytest.mark.parametrize(
     ("values", "colour", "says"),
     [
-        ({}, "green", "certified within the target"),
+        ({}, "green", "within the target"),
         ({"target": None}, "amber", "no target was set"),
-        ({"status": "MODEL_ONLY"}, "amber", "a model alone vouches for it"),
-        ({"status": "NOT_MET"}, "red", "the target is not met"),
-        ({"status": "NOT_MET", "target": None}, "red", "nothing is promised"),
-        ({"status": "REFUTED"}, "red", "an attack succeeded"),
+        ({"status": "MODEL_ONLY"}, "amber", "only if the estimated densities are the truth"),
+        ({"status": "NOT_MET"}, "red", "no bound is low enough to promise"),
+        ({"status": "REFUTED"}, "red", "an actual adversary beats the model-based bound"),
     ],
 )
 def test_the_light_has_a_colour_and_words(values, colour, says, undrawn):

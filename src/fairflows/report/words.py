@@ -32,7 +32,6 @@ ASSUMING = "  assuming that"
 TOLD = "Share of blind-guess errors that the shared row removes"
 
 _COLOURS = {"CERTIFIED": "#1b7f4b", "REFUTED": "#b3261e", "MODEL_ONLY": "#8a6100", "NOT_MET": "#5f6368"}
-_LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
 _MOST_COLUMNS = 8  # of a shared table, in the terminal
 _WIDTH = 100  # of lines in the terminal
 _GAIN = 0.002  # of accuracy that is worth a part of the target
@@ -276,6 +275,8 @@ def meaning(c: Certificate) -> str:
         return "new persons contradict the bound on persons to come"
     if c.status == "REFUTED":
         return "an actual adversary beats the model-based bound, so the estimated densities are wrong"
+    if table is None and c.status == "CERTIFIED" and c.target is None:
+        return "bounded, whatever the distribution is; no target was set"
     if table is None or c.status == "MODEL_ONLY":
         return MEANING[c.status]
     of_table = "this table is within the target" if table.met else "this table is not within the target"
@@ -350,22 +351,14 @@ def _adversary(c: Certificate, distance: float) -> str:
 
 
 def light(c: Certificate) -> dict[str, str]:
-    """Return a traffic light for the reader in a hurry: its colour, and its meaning in words.
+    """Return a traffic light for the reader in a hurry: its colour, and the meaning of the status.
 
     Green: a target was set, and is certified. Red: it is missed, or nothing is bounded, or an attack refuted the model.
     Amber: all between.
     """
-    if c.status == "CERTIFIED":
-        colour, says = (
-            ("green", "certified within the target") if _target(c) else ("amber", "certified; no target was set")
-        )
-    elif c.status == "MODEL_ONLY":
-        colour, says = "amber", "nothing is certified; a model alone vouches for it"
-    else:
-        refuted = "an attack succeeded that should have been impossible"
-        missed = "the target is not met" if _target(c) else "nothing is promised"
-        colour, says = "red", refuted if c.status == "REFUTED" else missed
-    return {"colour": colour, "text": f"{_LIGHTS[colour]}: {says}"}
+    certified = "amber" if c.target is None else "green"
+    colour = {"CERTIFIED": certified, "MODEL_ONLY": "amber"}.get(c.status, "red")
+    return {"colour": colour, "text": f"{colour.capitalize()}: {meaning(c)}"}
 
 
 def verdict(c: Certificate) -> list[str]:
