@@ -126,6 +126,15 @@ def test_more_rows_of_a_person_than_in_training_are_refused(run, folder):
     assert (code, "up to 3" in err) == (2, True), "without an identifier a certificate is about one row of a person"
 
 
+def test_trees_are_not_certified_for_more_rows_of_a_person_than_they_were_cut_for(run, folder):
+    """Who has several rows counts several times in a file: the law of rows that the trees were cut at is another."""
+    new = pd.concat([loans(100, 2)] * 3).assign(repaid=["yes", "no"] * 150)
+    new.to_csv(folder / "new.csv", index=False)
+    for source in ("new.csv", "loans.csv"):
+        code, _, err = run("certify", folder / "named", folder / source, "--most-rows", "3")
+        assert (code, "must be 1, for which the thresholds of the trees were set; got 3" in err) == (2, True)
+
+
 def test_numbers_in_another_unit_are_counted(run, folder):
     new = loans(300, 2)
     code, _, err = encode(run, folder, new)

@@ -94,3 +94,22 @@ def test_the_score_is_saved_with_the_release(tmp_path):
     release = ff.Release(ff.FairTree(4), n_folds=1).fit(table)
     ff.save(release, tmp_path / "model")
     assert ff.load(tmp_path / "model").scores_.equals(release.scores_)
+
+
+def test_no_column_is_named_after_the_class_of_one_person(tmp_path):
+    """Such a class is not drawn; neither may the certificate, the metadata or the table tell its name."""
+    frame = rows("three").assign(disease=rows("two", seed=1)["label"])
+    frame.loc[[0, 1], "disease"] = ["cholera", "unknown"]
+    frame.loc[2, "disease"] = "unknown"
+    table = ff.Table(frame, sensitive="sex", label=["label", "disease"])
+    shared = ff.share(table, target=0.3, quick=True).save(tmp_path / "out")
+    scores = [name for name in shared.table if name.startswith("disease_score")]
+    assert scores == ["disease_score_no", "disease_score_unknown", "disease_score_yes"]
+    public = {"shared.csv", "certificate.json", "report-public.html", "croissant.json", "card.md", "attestation.json"}
+    assert [name for name in public if "cholera" in (tmp_path / "out" / name).read_text(encoding="utf-8")] == []
+
+
+def test_two_classes_have_no_score_if_one_person_has_the_second():
+    frame = rows("two").assign(label=["yes", *["no"] * 3_999])
+    drawn = ff.Release(Quarters(), n_folds=1).fit_transform(ff.Table(frame, sensitive="sex", label="label"))
+    assert list(drawn) == ["x", "town", "label"]

@@ -206,13 +206,15 @@ class Case:
         self.known_groups = model.groups(rows)
         self.groups = [str(group) for group in self.known_groups]
         release = model.encoder if isinstance(model.encoder, Release) and not model.steps else None
+        if "latent" in self.released:
+            release = None  # next to a latent, a cell certifies nothing
         is_of_release = release is not None and release.is_of(rows)
         self.trees = release if release is not None and release.traits.cut_apart else None
         self.is_new = self.trees is not None and not is_of_release
         self.table = release.table_ if release is not None and (self.trees is not None or is_of_release) else None
         self.table_of_trees = None if self.trees is None else self.table
         self.laws: tuple[Law, ...] = ()
-        if "latent" not in self.released and self.trees is None:  # next to a latent, a cell certifies nothing
+        if "latent" not in self.released and self.trees is None:
             self.laws = ("row", "person") if most_rows > 1 else ("row",)
         encoder = model.innermost
         self.latent_law = None if encoder is None or "label" in self.released else encoder.latent_law()

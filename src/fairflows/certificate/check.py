@@ -197,6 +197,10 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
     """Yield the faults of the counts, as sentences; the first one makes the others meaningless."""
     for statement in c.statements:
         about = _said(statement)
+        if "latent" in c.released and statement.about in ("table", "population"):
+            yield f"It counts cells, which say nothing about a latent that is released, too ({about})."
+        if "label" in c.released and statement.by == "blocks":
+            yield f"The law of cells says nothing about the true label, which is released, too ({about})."
         if statement.about == "table":
             yield from (f"{fault} ({about})." for fault in _faults_of_table(statement, c))
         elif statement.by == "blocks":

@@ -319,12 +319,15 @@ def _observed(counts: Counts) -> float:
 def counted_statements(counted: dict[Law, list[Counted]], groups: Sequence[str], delta: float) -> Iterator[Statement]:
     """Bound the distance of the true distribution by counting persons that are new to the models.
 
-    There is one statement per law, and for a random row one given each label.
+    There is one statement per law, and for a random row one given each label. Where a label has 1 to 9 persons of a
+    group, nothing is stated given labels: the statement would print a number that small, and beside it a label that may
+    be one person's own, such as a wage.
     """
     for law, parts in counted.items():
         each = delta / len(parts)
         yield from_counts(law, None, tuple(part.fold(groups, each) for part in parts))
-        by_label = [part.folds_by_label(groups, each) for part in parts] if law == "row" else [{}]
+        is_by_label = law == "row" and not any(part.has_rare_labels for part in parts)
+        by_label = [part.folds_by_label(groups, each) for part in parts] if is_by_label else [{}]
         for label in by_label[0]:
             yield from_counts(law, label, tuple(folds[label] for folds in by_label))
 
@@ -416,6 +419,11 @@ class Counted:
                 rounded=bool(tells),
             )
         return folds
+
+    @property
+    def has_rare_labels(self) -> bool:
+        """Whether a label has 1 to 9 persons of a group."""
+        return bool(has_few_persons(self.counts.sum(axis=2)).any())
 
     @property
     def _merged(self) -> npt.NDArray[np.bool_]:

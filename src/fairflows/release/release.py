@@ -411,7 +411,7 @@ class Release(Encoder):
                 for label, (_, column), means in zip(labels, columns.items(), levels, strict=True)
                 if releases_score(self.with_score, label, rows.persons)
             ]
-            if scores:
+            if any(part.shape[1] for part in scores):
                 self.scores_ = pd.concat(scores, axis=1)
                 if both := [name for name in self.scores_ if name in own]:
                     raise DataError(

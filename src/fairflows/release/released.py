@@ -141,6 +141,7 @@ class Released:
                 return 1
             raise DataError(f"most_rows must be 1 where no identifier says whose rows these are; got {given!r}.")
         if given is not None:
+            self._check_most_rows_of_trees(given)
             return given
         if self.encoder is not None and self.encoder.most_rows_ is not None:
             return self.encoder.most_rows_
@@ -150,6 +151,15 @@ class Released:
             "The rows name their persons, some of whom have several, but the model was fitted without persons: fit "
             "it to a Table with an identifier, or state the most rows that a person may have (most_rows=...)."
         )
+
+    def _check_most_rows_of_trees(self, given: int) -> None:
+        """Raise if trees were cut at rows of another law: by it persons with more rows count more often."""
+        encoder = self.encoder
+        if isinstance(encoder, Release) and encoder.traits.cut_apart and given != (encoder.most_rows_ or 1):
+            raise DataError(
+                f"most_rows must be {encoder.most_rows_ or 1}, for which the thresholds of the trees were set; got "
+                f"{given!r}. Fit the release anew to state another number."
+            )
 
     def encode(self, table: Table) -> pd.DataFrame:
         """Release the rows of a table as files hold them, with encoded numbers in single precision."""

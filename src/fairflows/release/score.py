@@ -8,7 +8,7 @@ import pandas as pd
 
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.encoder.rows import Label
-from fairflows.release.number_ranges import grid_of_most
+from fairflows.release.number_ranges import grid_of_most, is_shared
 from fairflows.table.columns import numbers
 from fairflows.table.persons import Persons
 
@@ -29,8 +29,9 @@ def cell_scores(
 ) -> pd.DataFrame:
     """Return the expected label of each cell: of a number, of the second of two classes, or of every class.
 
-    Probabilities of classes have two decimals. The mean of a number stays within the values that ten persons reach on
-    either side, and lies on the grid of the column.
+    Probabilities of classes have two decimals. A class that only one person has gets no column, which would be named
+    after it. The mean of a number stays within the values that ten persons reach on either side, and lies on the grid
+    of the column.
 
     Parameters
     ----------
@@ -45,8 +46,11 @@ def cell_scores(
     """
     name, classes = f"{column.name}_score", label.class_values
     if label.classes is not None:
-        names = [name] if len(classes) <= 2 else [f"{name}_{value}" for value in classes]
-        return pd.DataFrame(np.clip(means, 0, 1).round(_DECIMALS), columns=names)
+        is_told = is_shared(label.values, who, len(classes))
+        names = [f"{name}_{value}" for value in classes]
+        if len(classes) <= 2:
+            is_told, names = np.array([is_told.all()]), [name]
+        return pd.DataFrame(np.clip(means, 0, 1).round(_DECIMALS), columns=names).loc[:, is_told]
     values = numbers(column).astype(np.float64)
     low, high = _reached_by_ten(values, who)
     expected = np.clip(label.predict(means), low, high)
