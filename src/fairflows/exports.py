@@ -7,6 +7,7 @@ attestation` and `model_signing` sign and verify the statement.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,6 @@ PREDICATE = f"https://fairflows.github.io/fairflows/certificate/v{FORMAT}"
 EXPORTED: tuple[str, ...] = ("attestation.json", "croissant.json", "spdx.json", "card.md")
 """The files that `export_files` makes."""
 
-_ANONYMIZATION = (
-    "Rows are drawn from cells that hold the same share of every sensitive group (t-closeness of whole rows)."
-)
 _CROISSANT = "http://mlcommons.org/croissant/"
 _CONTEXT: Json = {
     "@language": "en",
@@ -53,7 +51,41 @@ _CONTEXT: Json = {
 }
 
 
-def export_files(certificate: Certificate, table: pd.DataFrame, file: str, digests: dict[str, str]) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Kind:
+    """How the rows of a kind of release are described."""
+
+    rows: str
+    made: str
+    limits: str
+    tags: str = "tabular, fairflows"
+
+
+_ALIKE = "cells are made to hold the same share of every sensitive group (t-closeness of whole rows)."
+_OWN = "Each row stands for one person of the original table."
+_DRAWN = _Kind(
+    "rows drawn from cells",
+    f"Each row is drawn from a cell; {_ALIKE}",
+    "Rows are synthetic: none belongs to a person. Do not look up persons in them.",
+    "tabular, synthetic, fairflows",
+)
+_CELLS = _Kind("numbers of cells", f"Each row is the number of a person's cell; {_ALIKE}", _OWN)
+_LATENTS = _Kind(
+    "encoded rows",
+    "Each row is a person's row, encoded invertibly; the map of each group is trained to make the groups alike.",
+    _OWN,
+)
+
+
+def _kind(certificate: Certificate) -> _Kind:
+    if certificate.draws_rows:
+        return _DRAWN
+    return _LATENTS if "latent" in certificate.released else _CELLS
+
+
+def export_files(
+    certificate: Certificate, table: pd.DataFrame, file: str, n_rows: int, digests: dict[str, str]
+) -> dict[str, str]:
     """Return the contents of all exported files, by their names.
 
     Parameters
@@ -61,9 +93,11 @@ def export_files(certificate: Certificate, table: pd.DataFrame, file: str, diges
     certificate : Certificate
         The certificate of the shared table.
     table : DataFrame
-        The shared table.
+        The shared table, or a sample of its rows.
     file : str
         The name of its file.
+    n_rows : int
+        The number of rows in the file.
     digests : dict
         SHA-256 of the files that the statement is about, by name: the shared table, and the public report.
     """
@@ -73,7 +107,7 @@ def export_files(certificate: Certificate, table: pd.DataFrame, file: str, diges
         "spdx.json": spdx(certificate, file, digests[file]),
     }
     texts = {name: json.dumps(document, indent=2, ensure_ascii=False) for name, document in documents.items()}
-    return texts | {"card.md": card(certificate, table, file)}
+    return texts | {"card.md": card(certificate, table, file, n_rows)}
 
 
 def attestation(certificate: Certificate, digests: dict[str, str]) -> Json:
@@ -98,13 +132,13 @@ def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: 
         }
         for number, (name, column) in enumerate(table.items())
     ]
-    said = " ".join(verdict(certificate))
+    said, kind = " ".join(verdict(certificate)), _kind(certificate)
     return {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": [f"{_CROISSANT}1.1", f"{_CROISSANT}RAI/1.0"],
         "name": Path(file).stem,
-        "description": f"A table whose rows are drawn so that they do not reveal {certificate.sensitive!r}. {said}",
+        "description": f"A table of {kind.rows}, made to hide {certificate.sensitive!r}. {said}",
         "version": "1.0.0",
         "datePublished": pd.Timestamp.now("UTC").date().isoformat(),
         "distribution": [
@@ -119,9 +153,9 @@ def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: 
         ],
         "recordSet": [{"@type": "cr:RecordSet", "@id": "rows", "name": "rows", "field": fields}],
         "rai:personalSensitiveInformation": [f"{certificate.sensitive} was removed. {said}"],
-        "rai:dataPreprocessingProtocol": [_ANONYMIZATION],
-        "rai:dataBiases": [f"Statistics by {certificate.sensitive} cannot be computed from these rows, on purpose."],
-        "rai:dataLimitations": ["Rows are synthetic: none belongs to a person. Do not look up persons in them."],
+        "rai:dataPreprocessingProtocol": [kind.made],
+        "rai:dataBiases": [_lost(certificate)],
+        "rai:dataLimitations": [kind.limits],
         "prov:wasDerivedFrom": {"@type": "prov:Entity", "name": "the original table", "identifier": certificate.rows},
         "prov:wasGeneratedBy": {"@type": "prov:Activity", "name": f"fairflows {__version__}"},
     }
@@ -142,9 +176,9 @@ def spdx(certificate: Certificate, file: str, sha256: str) -> Json:
         "creationInfo": created,
         "name": file,
         "dataset_datasetType": ["structured"],
-        "dataset_anonymizationMethodUsed": [_ANONYMIZATION],
+        "dataset_anonymizationMethodUsed": [_kind(certificate).made],
         "dataset_hasSensitivePersonalInformation": "noAssertion",
-        "dataset_knownBias": [f"Statistics by {certificate.sensitive} cannot be computed from it, on purpose."],
+        "dataset_knownBias": [_lost(certificate)],
         "software_primaryPurpose": "data",
         "verifiedUsing": [{"type": "Hash", "algorithm": "sha256", "hashValue": sha256}],
     }
@@ -159,7 +193,7 @@ def spdx(certificate: Certificate, file: str, sha256: str) -> Json:
     return {"@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld", "@graph": [info, maker, package]}
 
 
-def card(certificate: Certificate, table: pd.DataFrame, file: str) -> str:
+def card(certificate: Certificate, table: pd.DataFrame, file: str, n_rows: int) -> str:
     """Return a data card in Markdown, with the header that hubs read."""
     columns = "\n".join(f"| {_cell(name)} | {_cell(column.dtype)} |" for name, column in table.items())
     stated = "\n".join(
@@ -169,12 +203,13 @@ def card(certificate: Certificate, table: pd.DataFrame, file: str) -> str:
     return "\n".join(
         [
             "---",
-            "tags: [tabular, synthetic, fairflows]",
+            f"tags: [{_kind(certificate).tags}]",
             f"pretty_name: {json.dumps(Path(file).stem)}",
             "---",
             f"# {_cell(Path(file).stem)}",
             "",
-            f"{len(table):,} rows that do not reveal {_cell(certificate.sensitive)}, made by fairflows {__version__}.",
+            f"{n_rows:,} {_kind(certificate).rows}, made to hide {_cell(certificate.sensitive)} by fairflows "
+            f"{__version__}.",
             "",
             *(f"- {_cell(sentence)}" for sentence in verdict(certificate)),
             "",
@@ -190,6 +225,10 @@ def card(certificate: Certificate, table: pd.DataFrame, file: str) -> str:
             "",
         ]
     )
+
+
+def _lost(certificate: Certificate) -> str:
+    return f"Statistics by {certificate.sensitive} are lost in these rows, on purpose."
 
 
 def _data_type(column: pd.Series) -> str:

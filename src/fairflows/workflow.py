@@ -523,7 +523,7 @@ class Shared:
             }
             public = hashlib.sha256(texts["report-public.html"].encode()).hexdigest()
             digests = {**certificate.released_files, "report-public.html": public}
-            texts |= export_files(certificate, self.table, shared.name, digests)
+            texts |= export_files(certificate, self.table, shared.name, n_rows, digests)
             for name, text in texts.items():
                 (side / name).write_text(text, encoding="utf-8")
         return replace_(self, certificate=certificate)

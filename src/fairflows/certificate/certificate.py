@@ -299,6 +299,11 @@ class Certificate:
         return self.status == "CERTIFIED" or ("latent" in self.released and self.status == "MODEL_ONLY")
 
     @property
+    def draws_rows(self) -> bool:
+        """Whether a released row is drawn from its cell; else it is a person's own cell or latent."""
+        return any(assumption.key == "drawn" for assumption in self.assumptions)
+
+    @property
     def is_plain(self) -> bool:
         """Whether there are two groups: then the best guess is right (1 + Δ)/2 of the time."""
         return len(self.n) == 2

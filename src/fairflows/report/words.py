@@ -407,6 +407,12 @@ def verdict(c: Certificate) -> list[str]:
     return [f"Do not share this as it is: the bound does not come down to the target{reached}.", *asked]
 
 
+def _how_matched(table: Statement) -> str:
+    if table.met is False:
+        return "the rows of every group are counted in each cell"
+    return "each cell holds nearly the same share of every group"
+
+
 def achieved(c: Certificate) -> list[str]:
     """Return the statements about the table and about persons to come, as sentences."""
     table, population = c.find("table"), c.find("population")
@@ -418,8 +424,8 @@ def achieved(c: Certificate) -> list[str]:
         f"This table: a person who looks at one of its {sum(c.n.values()):,} rows, and was not told {c.sensitive} of "
         f"rows in it, is not expected to {who} more than {_guess_of(table.distance)} of the time (both groups counted "
         "alike; 50 % is guessing).",
-        "This is counted, not estimated: every row is a random draw from a cell, and each cell holds nearly the same "
-        "share of every group.",
+        f"This is counted, not estimated: every row is {'a random draw from' if c.draws_rows else 'the number of'} a "
+        f"cell, and {_how_matched(table)}.",
     ]
     if population is None:
         return [*found, "Persons to come: nothing is said; there are too few persons for that."]
