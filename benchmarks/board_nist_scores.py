@@ -13,15 +13,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import sdnist.report  # noqa: F401  the metrics import it in a circle, which works in this order only
-from sdnist.load import TestDatasetName
-from sdnist.metrics.inconsistency import Inconsistencies
-from sdnist.metrics.kmarginal import KMarginal
-from sdnist.metrics.propensity import PropensityMSE
-from sdnist.metrics.unique_exact_matches import unique_exact_matches
-from sdnist.report.dataset import Dataset, get_stable_features
-from sdnist.utils import SimpleLogger
-
 
 def main() -> None:
     root, folder = map(Path, sys.argv[1:])
@@ -30,6 +21,16 @@ def main() -> None:
 
 
 def scores(path: Path, root: Path) -> dict[str, object]:
+    # Only SDNist's environment has it; the metrics import its report in a circle, which works in this order only.
+    import sdnist.report  # noqa: F401
+    from sdnist.load import TestDatasetName
+    from sdnist.metrics.inconsistency import Inconsistencies
+    from sdnist.metrics.kmarginal import KMarginal
+    from sdnist.metrics.propensity import PropensityMSE
+    from sdnist.metrics.unique_exact_matches import unique_exact_matches
+    from sdnist.report.dataset import Dataset, get_stable_features
+    from sdnist.utils import SimpleLogger
+
     data = Dataset(path, SimpleLogger(), TestDatasetName.national2019, root, download=False)
     stable = get_stable_features(data.config, data.c_target_data.columns.tolist())
     k_marginal = KMarginal(data.d_target_data, data.d_synthetic_data, stable[0] if stable else None)
