@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from fairflows.display import Columns, draw_bounds, html_card, progress_bar, stated_bounds
+from fairflows.display import ATTACK, CERTIFIED, MODEL, Bound, Columns, draw_bounds, html_card, progress_bar
 
 
 def test_a_progress_bar_writes_to_standard_error_only_if_enabled(capsys):
@@ -38,9 +38,10 @@ def axes():
 
 
 def test_bounds_are_drawn_from_the_top_and_rounded_to_the_safe_side(axes):
-    draw_bounds(axes, stated_bounds(0.0579, 0.1231, 0.0571), target=0.3, percent="right, %")
+    bounds = [Bound("attack", 0.0579, ATTACK), Bound("model", 0.1231, MODEL), Bound("certified", 0.0571, CERTIFIED)]
+    draw_bounds(axes, bounds, target=0.3, percent="right, %")
     names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names[::-1] == ["attack reached at least", "model says at most", "certified at most"]
+    assert names[::-1] == ["attack", "model", "certified"]
     texts = {round(text.xy[1]): text.get_text() for text in axes.texts if text.get_text() != "target"}
     assert texts == {2: "≥ 0.057", 1: "≤ 0.124", 0: "≤ 0.058"}
     assert axes.get_xlim()[1] == pytest.approx(0.375), "the target is within the scale"

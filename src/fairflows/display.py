@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from fairflows.bounds.derived import rounded_down, rounded_up
 
@@ -69,42 +69,23 @@ def _template() -> Template:
     return environment.get_template("card.html.jinja")
 
 
+ATTACK, MODEL, CERTIFIED = "#D55E00", "#E69F00", "#009E73"  # of bounds, by where they come from
+GUESS = "best guess of the group is right, %"
+INK, FAINT = "#202124", "#dadce0"
+
+
 @dataclass(frozen=True)
 class Bound:
     """A bound on the distance Δ between groups, to be drawn."""
 
     name: str  # what is written beside it
     value: float  # the bound, in [0, 1]
-    side: Literal["at least", "at most"]  # a lower bound, by an attack, or an upper one
-    colour: str  # of its mark
-    is_model: bool = False  # whether it holds under a model only
+    colour: str  # of its mark: an attack's is a lower bound, the others are upper bounds
 
     @property
     def text(self) -> str:
         """The bound with three digits, rounded to the safe side."""
-        return f"≥ {rounded_down(self.value, 3)}" if self.side == "at least" else f"≤ {rounded_up(self.value, 3)}"
-
-
-ATTACK, MODEL, CERTIFIED = "#D55E00", "#E69F00", "#009E73"  # of bounds, by where they come from
-GUESS = "best guess of the group is right, %"
-INK, FAINT = "#202124", "#dadce0"
-
-
-def stated_bounds(
-    attack: float | None, model: float | None, certified: float | None, table: float | None = None
-) -> list[Bound]:
-    """Return the bounds of an attack, of a model, of a table and of persons to come, as far as they are given."""
-    bounds = []
-    if attack is not None:
-        bounds.append(Bound("attack reached at least", attack, "at least", ATTACK))
-    if model is not None:
-        bounds.append(Bound("model says at most", model, "at most", MODEL, is_model=True))
-    if table is not None:
-        bounds.append(Bound("this table, counted", table, "at most", CERTIFIED))
-    if certified is not None:
-        name = "certified at most" if table is None else "persons to come at most"
-        bounds.append(Bound(name, certified, "at most", CERTIFIED))
-    return bounds
+        return f"≥ {rounded_down(self.value, 3)}" if self.colour == ATTACK else f"≤ {rounded_up(self.value, 3)}"
 
 
 def new_axes(width: float, height: float) -> Axes:
@@ -129,9 +110,9 @@ def draw_bounds(axes: Axes, bounds: Sequence[Bound], *, target: float | None = N
     for i, bound in enumerate(reversed(bounds)):
         value, colour = bound.value, bound.colour
         axes.plot([0, end], [i, i], color=FAINT, linewidth=5, solid_capstyle="round", zorder=1)
-        if bound.side == "at most":
+        if colour != ATTACK:
             axes.plot([0, value], [i, i], color=colour, linewidth=5, alpha=0.45, solid_capstyle="round", zorder=2)
-        marker = ">" if bound.side == "at least" else "D" if bound.is_model else "<"
+        marker = {ATTACK: ">", MODEL: "D", CERTIFIED: "<"}[colour]
         axes.plot(value, i, marker=marker, markersize=9, color=colour, zorder=3, clip_on=False)
         axes.annotate(
             bound.text,

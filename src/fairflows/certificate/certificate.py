@@ -20,14 +20,15 @@ from fairflows.certificate.statement import (
 )
 from fairflows.display import (
     ATTACK,
+    CERTIFIED,
     GUESS,
+    MODEL,
     Bound,
     Columns,
     draw_bounds,
     height_of_bounds,
     html_card,
     new_axes,
-    stated_bounds,
 )
 from fairflows.exceptions import DataError
 from fairflows.report import words
@@ -310,7 +311,14 @@ class Certificate:
 
     def bounds(self) -> list[Bound]:
         """Return the bounds on Δ as they are drawn: by the attack, by the model, of the table, and certified."""
-        return stated_bounds(self.attack_lower, self.model_upper, self.cell_upper, self.table_distance)
+        certified = "certified at most" if self.table_distance is None else "persons to come at most"
+        stated = [
+            ("attack reached at least", self.attack_lower, ATTACK),
+            ("model says at most", self.model_upper, MODEL),
+            ("this table, counted", self.table_distance, CERTIFIED),
+            (certified, self.cell_upper, CERTIFIED),
+        ]
+        return [Bound(name, value, colour) for name, value, colour in stated if value is not None]
 
     def plot(self, before: float | None = None, ax: Axes | None = None) -> Axes:
         """Draw the bounds on one scale: of the attack, of the model, the certified one, and the target.
@@ -325,7 +333,7 @@ class Certificate:
         """
         if before is not None and not 0 <= before <= 1:
             raise DataError(f"before must be a distance in [0, 1]; got {before!r}.")
-        raw = [] if before is None else [Bound("raw rows: attack reached at least", before, "at least", ATTACK)]
+        raw = [] if before is None else [Bound("raw rows: attack reached at least", before, ATTACK)]
         bounds = [*raw, *self.bounds()]
         axes = ax if ax is not None else new_axes(6.5, height_of_bounds(len(bounds)))
         draw_bounds(axes, bounds, target=self.target, percent=GUESS if self.is_plain else "")

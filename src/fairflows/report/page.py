@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 
 from fairflows.attack.auditing import Audit
 from fairflows.certificate.certificate import Certificate
-from fairflows.display import FAINT, GUESS, INK, draw_bounds, height_of_bounds, stated_bounds
+from fairflows.display import FAINT, GUESS, INK, MODEL, draw_bounds, height_of_bounds
 from fairflows.release.release import Release
 from fairflows.report.words import (
     ABOUT_MODEL,
@@ -168,9 +168,8 @@ def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], 
 
 def gauge(certificate: Certificate) -> str:
     """Draw the bounds on Δ on one scale: of the attack, of the table, of persons to come, or else of the model."""
-    table, certified = certificate.table_distance, certificate.cell_upper
-    model = certificate.model_upper if certified is None and table is None else None
-    bounds = stated_bounds(certificate.attack_lower, model, certified, table)
+    is_stated = certificate.headline is not None
+    bounds = [bound for bound in certificate.bounds() if not (is_stated and bound.colour == MODEL)]
     percent = GUESS if certificate.is_plain else ""
     with _canvas(_WIDTH, height_of_bounds(len(bounds))) as (figure, to_svg):
         draw_bounds(figure.add_subplot(), bounds, target=certificate.target, percent=percent)
