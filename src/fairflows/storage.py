@@ -63,7 +63,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.encoder.rows": "Label",
     "fairflows.encoder.cell_programme": "BinnedScores ScoreBins",
     "fairflows.encoder.base": "EncodedColumns",
-    "fairflows.encoder.scores": "Score ScoreFeatures OneHot TargetMeans OrderedColumn BoostedTrees ThresholdTrees",
+    "fairflows.encoder.scores": "Score ScoreFeatures LevelNumbers OrderedColumn BoostedTrees ThresholdTrees",
     "fairflows.release.release": "Release FoldModel ReleasedTable",
     "fairflows.bounds.planning": "CellPlan",
     "fairflows.release.row_law": "RowLaw",

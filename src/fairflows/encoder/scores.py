@@ -109,37 +109,28 @@ def checked_columns(
 
 
 @dataclass(frozen=True)
-class OneHot:
-    """The indicators of a column of categories."""
-
-    levels: Levels
-
-    def features(self, column: pd.Series) -> FloatArray:
-        """Return the indicators of rows, shape (n_rows, n_levels)."""
-        return np.eye(len(self.levels))[self.levels.codes(column)]
-
-
-@dataclass(frozen=True)
-class TargetMeans:
-    """A column of many categories as the means of the target in each of them.
+class LevelNumbers:
+    """A column of categories as numbers: indicators, or for many categories the means of the target in each of them.
 
     The mean of a rare category is drawn towards the mean of all rows.
     """
 
     levels: Levels
-    means: FloatArray  # (n_levels, n_targets)
+    numbers: FloatArray  # (n_levels, d)
 
     @classmethod
-    def fit(cls, levels: Levels, column: pd.Series, targets: FloatArray) -> TargetMeans:
-        """Find the means of targets (n_rows, n_targets)."""
+    def fit(cls, levels: Levels, column: pd.Series, targets: FloatArray) -> LevelNumbers:
+        """Find the numbers of each level, with targets (n_rows, n_targets)."""
+        if len(levels) <= _MOST_CATEGORIES:
+            return cls(levels, np.eye(len(levels)))
         codes = levels.codes(column)
         sums = np.stack([np.bincount(codes, target, len(levels)) for target in targets.T], axis=1)
         counts = np.bincount(codes, minlength=len(levels))[:, None]
         return cls(levels, (sums + _ROWS_OF_ALL * targets.mean(axis=0)) / (counts + _ROWS_OF_ALL))
 
     def features(self, column: pd.Series) -> FloatArray:
-        """Return the means of the rows' categories, shape (n_rows, n_targets)."""
-        return self.means[self.levels.codes(column)]
+        """Return the numbers of the rows' categories, shape (n_rows, d)."""
+        return self.numbers[self.levels.codes(column)]
 
 
 @dataclass(frozen=True)
@@ -147,7 +138,7 @@ class ScoreFeatures:
     """The columns of a table as one matrix of numbers: times in seconds, then indicators, then numbers."""
 
     times: list[Hashable]
-    categories: dict[Hashable, OneHot | TargetMeans]
+    categories: dict[Hashable, LevelNumbers]
     numbers: list[Hashable]
 
     @classmethod
@@ -156,16 +147,13 @@ class ScoreFeatures:
         holds = {name: what.holds for name, what in columns.items() if isinstance(what, OrderedColumn)}
         times, numbers = ([name for name in holds if holds[name] == kind] for kind in ("times", "numbers"))
         levels = {name: what for name, what in columns.items() if isinstance(what, Levels)}
-        categories = {
-            name: OneHot(level) if len(level) <= _MOST_CATEGORIES else TargetMeans.fit(level, X[name], targets)
-            for name, level in levels.items()
-        }
+        categories = {name: LevelNumbers.fit(level, X[name], targets) for name, level in levels.items()}
         return cls(times, categories, numbers)
 
     def matrix(self, X: pd.DataFrame) -> FloatArray:
         """Return the features of rows, shape (n_rows, n_features); missing numbers are NaN."""
         parts = [floats(X[name])[:, None] for name in self.times]
-        parts += [one_hot.features(X[name]) for name, one_hot in self.categories.items()]
+        parts += [levels.features(X[name]) for name, levels in self.categories.items()]
         parts += [floats(X[name])[:, None] for name in self.numbers]
         return np.concatenate(parts, axis=1)
 
@@ -282,7 +270,7 @@ def fit_score(
     targets = np.eye(int(y.max()) + 1)[y.astype(np.intp)][:, 1:] if classifies else np.asarray(y, np.float64)[:, None]
     features = ScoreFeatures.fit(X, columns, targets)
     x = features.matrix(X)
-    if any(isinstance(what, TargetMeans) for what in features.categories.values()):
+    if any(len(what.levels) > _MOST_CATEGORIES for what in features.categories.values()):
         # A stream of its own: made-up data drawn by the same seed would have targets that follow the folds.
         folds = np.random.default_rng([model.random_state, _FOLDS]).integers(_FOLDS, size=len(X))
         for own in (folds == fold for fold in np.unique(folds)):
