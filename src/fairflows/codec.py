@@ -67,7 +67,7 @@ MARGIN = 1e-6
 """Noise stays this far from both ends of its step, in steps, so that rounding in a flow cannot move a value to the next
 one. A column of very many steps, or a value as far outside, gets a wider margin: what float64 resolves there."""
 _N_QUANTILES = 257  # of the known values, from which missing ones are drawn
-_TINY = 2.0**-1000  # a range of numbers below this is measured in this unit
+_LARGEST = 1e300  # a number of a column: the width of its range is then finite, and so are values far outside
 _MOST_VALUES = 20  # a discrete column with at most so many values keeps them as the levels of cells
 _MOST_CELLS = 2**62  # beyond which a cell's number does not fit an integer
 
@@ -272,7 +272,7 @@ class Scale:
         # log_width is the log of the training range in table units (times: in ticks of the column's own unit).
         if grid is None:
             self.n = 1.0
-            self.log_width = float(np.log(self._span) - np.log(self._unit))
+            self.log_width = float(np.log(self._span))
         else:
             # Without noise the largest value sits at the very end of the range, with noise one step before it.
             self.n = float(grid.n_steps if is_noisy else grid.n_steps - 1)
@@ -282,6 +282,8 @@ class Scale:
     def fit(cls, name: str, known: pd.Series, kind: str, dequantise: bool) -> Scale:
         """Fit the scale of a column to its known values."""
         values = numbers(known)
+        if np.abs(as_float(values)).max() > _LARGEST:
+            raise DataError(f"Column {name!r} must hold numbers within ±{_LARGEST:g}: what is wider has no range.")
         grid = None if kind == "continuous" else find_grid(values)
         if kind == "discrete" and grid is None:
             raise DataError(
@@ -300,15 +302,10 @@ class Scale:
         """The value at position 0, in table units."""
         return float(as_float(self.low))
 
-    @cached_property
-    def _unit(self) -> float:
-        """A power of two in which neither the width of the range overflows nor its half vanishes."""
-        return 0.5 if max(abs(as_float(self.low)), abs(as_float(self.high))) > _TINY else 1 / _TINY
-
-    @cached_property
+    @property
     def _span(self) -> float:
-        """The width of the range, in the unit."""
-        return as_float(self.high) * self._unit - as_float(self.low) * self._unit
+        """The width of the range, in table units."""
+        return float(as_float(self.high) - as_float(self.low))
 
     def position(self, column: pd.Series, found: OutsideValues) -> Array:
         """Return positions without noise, and note values beyond the range and between grid points in `found`."""
@@ -321,8 +318,7 @@ class Scale:
             found.note(self.name, "off grid", values != given)  # times between two ticks of the column's unit
         found.note(self.name, "beyond", (values < self.low) | (values > self.high))
         if self.grid is None:
-            from_low = as_float(values) * self._unit - as_float(self.low) * self._unit
-            return np.asarray(from_low / self._span, dtype=np.float64)
+            return np.asarray((as_float(values) - as_float(self.low)) / self._span, dtype=np.float64)
         with np.errstate(over="ignore"):
             steps = np.abs(as_float(values) - as_float(self.low)) / self.grid.quantum
         if (steps > self.grid.n_steps + MAX_STEPS).any():
