@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, norm
 
-from fairflows.bounds import (
-    attack_lower_bound,
-    statistical_distance,
-    statistical_distance_upper_bound,
-)
+from fairflows.bounds import attack_lower_bound, statistical_distance, statistical_distance_upper_bound
 
 METHODS = ["clopper-pearson", "hoeffding"]
 

@@ -49,15 +49,7 @@ from fairflows.exceptions import DataError, check_choice, check_count, warn_user
 from fairflows.release.partitions import TreePartition
 from fairflows.release.row_law import RowLaw
 from fairflows.release.score import cell_scores, releases_score
-from fairflows.table.columns import (
-    Dtype,
-    common_schema,
-    own_type,
-    own_types,
-    places_in,
-    plain_numbers,
-    shown,
-)
+from fairflows.table.columns import Dtype, common_schema, own_type, own_types, places_in, plain_numbers, shown
 from fairflows.table.frames import Frame, has_names, materialised, only_used_categories, to_pandas
 from fairflows.table.persons import Hashes, Key, Ledger, Persons, Places, content_hashes, keyed_hashes, new_key
 from fairflows.table.reading import check_texts

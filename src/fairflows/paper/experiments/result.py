@@ -48,7 +48,7 @@ class Setting:
 def new_pool(n_processes: int) -> ProcessPoolExecutor:
     """Start new processes, since one that has used a GPU cannot be copied. Data warnings are off in them."""
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(n_processes, context, initializer=_ignore_data_warnings)
+    return ProcessPoolExecutor(n_processes, context, warnings.simplefilter, ("ignore", DataWarning))
 
 
 def in_processes(work: Callable[[Item], Found], items: Iterable[Item], n_processes: int) -> list[Found]:
@@ -79,10 +79,6 @@ def _packed(value: object) -> bytes:
     with io.BytesIO() as stream:
         _Packer(stream).dump(value)
         return stream.getvalue()
-
-
-def _ignore_data_warnings() -> None:
-    warnings.simplefilter("ignore", DataWarning)
 
 
 @dataclass

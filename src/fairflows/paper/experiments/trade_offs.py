@@ -28,14 +28,7 @@ from fairflows.paper.experiments.problems import (
     summaries,
     trained,
 )
-from fairflows.paper.experiments.result import (
-    COLOURS,
-    Outcome,
-    Setting,
-    draw_frontiers,
-    frontier_figure,
-    new_figure,
-)
+from fairflows.paper.experiments.result import COLOURS, Outcome, Setting, draw_frontiers, frontier_figure, new_figure
 
 PAPER_HEALTH_PARITY = {0.0: 0.39, 0.95: 0.08}
 PAPER_ADULT_BOUND, PAPER_ADULT_ACCURACY = 0.6112, 0.8443  # table 1; γ is not stated, and close to 0
