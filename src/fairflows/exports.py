@@ -197,7 +197,7 @@ def card(certificate: Certificate, table: pd.DataFrame, file: str, n_rows: int) 
     """Return a data card in Markdown, with the header that hubs read."""
     columns = "\n".join(f"| {_cell(name)} | {_cell(column.dtype)} |" for name, column in table.items())
     stated = "\n".join(
-        f"| {row['name']} | {row['bound']} | {row['accuracy']} | {_cell(row['says'])} |"
+        f"| {_cell(row['name'])} | {row['bound']} | {row['accuracy']} | {_cell(row['says'])} |"
         for row in statement_rows(certificate)
     )
     return "\n".join(

@@ -234,7 +234,7 @@ def test_what_holds_under_a_model_only_is_in_the_appendix(page, undrawn):
 def test_with_three_groups_a_pair_is_called_a_pair():
     three = stated(n={"a": 800, "b": 700, "c": 600})
     found = {row["name"]: row["accuracy"] for row in statement_rows(three)}
-    assert found["Certified"] == "≤ 54.0 % between two groups, equally likely"
+    assert found["True distribution"] == "≤ 54.0 % between two groups, equally likely"
     assert found["Attack"] == "≥ 50.2 % between two groups, equally likely"
     assert statement_rows(stated())[0]["accuracy"] == "≤ 54.0 %"
     assert "best guess of the group" in gauge(stated())
@@ -255,7 +255,8 @@ def test_the_page_says_whether_the_seal_was_checked(undrawn):
 
 
 def test_statements_and_consequences():
-    assert [row["name"] for row in statement_rows(stated())] == ["Certified", "Model", "Attack", "Density", "Density"]
+    names = ["True distribution", "Model", "Attack", "Density of f", "Density of m"]
+    assert [row["name"] for row in statement_rows(stated())] == names
     assert "blind guess" in statement_rows(stated(attack=0.0))[2]["says"]
     assert "Probability of error: 3.0 %" in statement_rows(stated())[0]["says"]
     lines = consequences(stated())

@@ -101,10 +101,9 @@ class StatementWords:
     Each entry is a function of the statement and its certificate.
     """
 
-    line: Callable[[Statement, Certificate], str]  # the name in the terminal's list
-    text: Callable[[Statement, Certificate], str]  # the statement in that list
-    name: str  # the name in the page's table
-    says: Callable[[Statement, Certificate], str]  # its meaning
+    name: Callable[[Statement, Certificate], str]  # the name, indented where it belongs to the one above
+    text: Callable[[Statement, Certificate], str]  # the statement in the terminal's list
+    says: Callable[[Statement, Certificate], str]  # its meaning, in the page's table
     in_appendix: bool = False  # whether it holds only under a model
 
 
@@ -141,7 +140,7 @@ def at_least(lower: float | None) -> str:
 # One entry for each kind of statement ------------------------------------------------------------------------------
 
 
-def _line_of_population(s: Statement, c: Certificate) -> str:
+def _name_of_population(s: Statement, c: Certificate) -> str:
     if s.given is not None:
         return f"  given label {s.given}"
     return "  a random person" if s.law == "person" else "true distribution"
@@ -204,48 +203,41 @@ def _says_attack(s: Statement, c: Certificate) -> str:
 
 STATEMENTS: dict[tuple[str, str], StatementWords] = {
     ("table", "counted"): StatementWords(
-        line=lambda s, c: "this table",
+        name=lambda s, c: "this table",
         text=_text_of_table,
-        name="This table",
         says=_says_table,
     ),
     ("population", "blocks"): StatementWords(
-        line=lambda s, c: "persons to come",
+        name=lambda s, c: "persons to come",
         text=lambda s, c: f"{_bounds(s, c)}, with probability {100 * (1 - s.delta):g} %",
-        name="Persons to come",
         says=lambda s, c: (
             "From the shared row of a person who is encoded later, nobody does better, for whatever task."
         ),
     ),
     ("new persons", "test"): StatementWords(
-        line=lambda s, c: "new persons",
+        name=lambda s, c: "new persons",
         text=_text_of_new_persons,
-        name="Test on new persons",
         says=_text_of_new_persons,
     ),
     ("population", "held-out"): StatementWords(
-        line=_line_of_population,
+        name=_name_of_population,
         text=_text_of_population,
-        name="Certified",
         says=_says_population,
     ),
     ("model", "model"): StatementWords(
-        line=lambda s, c: "model" if s.given is None else f"  given label {s.given}",
+        name=lambda s, c: "model" if s.given is None else f"  given label {s.given}",
         text=_text_of_model,
-        name="Model",
         says=lambda s, c: "No adversary does better, if the estimated densities are the truth.",
         in_appendix=True,
     ),
     ("attack", "adversary"): StatementWords(
-        line=lambda s, c: "attack",
+        name=lambda s, c: "attack",
         text=_text_of_attack,
-        name="Attack",
         says=_says_attack,
     ),
     ("density", "adversary"): StatementWords(
-        line=lambda s, c: f"  density of {s.group}",
+        name=lambda s, c: f"  density of {s.group}",
         text=lambda s, c: f"TV(p̂, p) ≥ {rounded_down(s.distance)}",
-        name="Density",
         says=lambda s, c: f"The estimated density of {s.group} is at least this far from the truth.",
         in_appendix=True,
     ),
@@ -314,7 +306,7 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
         for s in c.statements:
             if s.about == about:
                 said = STATEMENTS[s.about, s.by]
-                found.append((said.line(s, c), said.text(s, c)))
+                found.append((said.name(s, c), said.text(s, c)))
     counted = ", ".join(f"{group}: {count:,}" for group, count in c.n.items())
     unit = "rows of different persons" if c.most_rows > 1 else "persons"
     look = f"; look {c.look} of these persons" if c.look else ""
@@ -523,9 +515,10 @@ def statement_rows(c: Certificate) -> list[dict[str, str | bool]]:
         if s.given is not None:
             continue
         said = STATEMENTS[s.about, s.by]
+        name = said.name(s, c).strip()
         rows.append(
             {
-                "name": f"{said.name}, by person" if s.law == "person" else said.name,
+                "name": name[0].upper() + name[1:],
                 "bound": f"Δ {_relation(s)} {at_least(s.distance) if s.is_lower else at_most(s.distance)}",
                 "accuracy": _guess(s, c) if s.group is None else "–",
                 "says": said.says(s, c) + (f" Probability of error: {percent_at_most(s.delta)}." if s.delta else ""),
