@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from known_encoders import FixedCells
 
 import fairflows as ff
-from fairflows.encoder.base import CELL, Cells
-from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines import RawFeatures
 from fairflows.worth import usefulness
@@ -16,19 +15,8 @@ from fairflows.worth import usefulness
 pytestmark = pytest.mark.usefixtures("few_trees")
 
 
-class HalfCells(RawFeatures):
-    """The cell is whether `told` is above its middle, and says nothing of the other columns."""
-
-    n_cells_ = 2
-
-    def cells(self, rows: Rows) -> Cells:
-        return (rows.X["told"] >= 50).to_numpy().astype(np.intp)
-
-    def learn(self, rows: Rows) -> None:
-        self.output_ = CELL
-
-    def encode(self, rows: Rows) -> pd.DataFrame:
-        return pd.DataFrame({"cell": self.cells(rows)})
+# The cell is whether `told` is above its middle, and says nothing of the other columns.
+HALVES = FixedCells(lambda X: (X["told"] >= 50).to_numpy().astype(np.intp))
 
 
 def table(n: int, seed: int) -> ff.Table:
@@ -51,7 +39,7 @@ def table(n: int, seed: int) -> ff.Table:
 @pytest.fixture(scope="module")
 def found():
     train, test = table(3_000, 0), table(2_000, 1)
-    release = ff.Release(HalfCells(), n_folds=1).fit(train)
+    release = ff.Release(HALVES, n_folds=1).fit(train)
     return usefulness(release, train, test)
 
 
@@ -110,7 +98,7 @@ def test_any_release_can_be_asked():
 
 def test_wrong_arguments_are_named():
     train, test = table(300, 0), table(300, 1)
-    release = ff.Release(HalfCells(), n_folds=1).fit(train)
+    release = ff.Release(HALVES, n_folds=1).fit(train)
     with pytest.raises(DataError, match="most_rows"):
         usefulness(release, train, test, most_rows=0)
     other = ff.Table(test.X.drop(columns="copy"), sensitive=test.a)
@@ -134,7 +122,7 @@ def test_shared_rows_beside_real_ones(found):
 
 def test_rows_that_are_nothing_like_the_real_ones_are_found_out():
     train, test = table(1_000, 0), table(500, 1)
-    release = ff.Release(HalfCells(), n_folds=1).fit(train)
+    release = ff.Release(HALVES, n_folds=1).fit(train)
     drawn = [release.transform(part).assign(noise=100.0, copied="a") for part in (train, test)]
     rows = usefulness(release, train, test, encoded=tuple(drawn)).rows
     assert rows.columns["copied"] > 0.7
@@ -158,7 +146,7 @@ def test_a_label_of_numbers_is_judged_in_the_words_of_numbers():
 
 def test_a_release_of_all_rows_is_measured_by_a_second_one():
     whole = table(1_200, 3)
-    release = ff.Release(HalfCells())
+    release = ff.Release(HALVES)
     release.fit_transform(whole)
     found = usefulness(release, whole)
     assert found.n_learnt == 960
