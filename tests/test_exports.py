@@ -8,6 +8,8 @@ import pytest
 
 import fairflows as ff
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* of these rows are of persons of the table that was released")
+
 
 def people(n: int = 1500) -> pd.DataFrame:
     rng = np.random.default_rng(0)
@@ -40,7 +42,6 @@ def test_nothing_is_promised_of_a_table_beyond_its_target(tmp_path):
     assert "nearly the same share" not in text
 
 
-@pytest.mark.filterwarnings("ignore:.* of these rows are of persons of the table that was released")
 def test_the_card_counts_the_rows_of_the_file(tmp_path):
     """Of a file that is larger than memory only a sample is in the hands of `share`."""
     whole = tmp_path / "whole.csv"

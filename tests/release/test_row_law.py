@@ -137,6 +137,19 @@ def test_a_category_that_only_one_person_has_is_not_drawn():
     assert set(drawn["town"]) == {"Ulm", "Bonn"}
 
 
+@pytest.mark.parametrize("n_gaps", [1, 2])
+def test_a_gap_that_only_one_person_has_is_not_drawn(n_gaps):
+    """In a column of numbers as in one of categories: it would tell that the person is in the table."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {"x": rng.normal(size=400).round(2), "n": rng.integers(0, 9, 400), "c": rng.choice(["a", "b"], 400)}
+    )
+    X = X.astype({"n": "Int64"})
+    X.loc[list(range(n_gaps)), ["x", "n", "c"]] = None
+    drawn = RowLaw.fit(X, np.zeros(400, dtype=int), 1).sample(np.zeros(20_000, dtype=int))
+    assert (drawn.isna().any() == (n_gaps > 1)).all()
+
+
 def test_where_every_row_is_somebodys_own_nothing_is_drawn():
     X = pd.DataFrame({"x": list("aabb"), "y": list("efef")})
     rows = RowLaw.fit(X, np.zeros(4, dtype=int), 1)

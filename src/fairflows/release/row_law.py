@@ -54,7 +54,7 @@ class RowLaw:
     well or badly the law fits (data-processing inequality). The law never sees the sensitive attribute.
 
     No row is drawn that only one training person has: with or without the label, such a row is drawn again. Neither is
-    a category that only one training person has, nor the smallest or largest value of a column if only one person has
+    a category or a gap that only one training person has, nor the smallest or largest value of a column if only one person has
     it.
 
     Examples
@@ -377,10 +377,11 @@ def _is_ordered(column: pd.Series) -> bool:
 
 
 def _without_own(name: Hashable, codes: IntArray, part: Part, who: IntArray) -> IntArray:
-    """Return levels with −1 for a category that only one person has."""
-    if not isinstance(part, Levels):
-        return codes
+    """Return levels with −1 for a category that only one person has, or a gap in numbers that only one person has."""
     is_drawn = is_shared(codes, who, len(part))
+    if not isinstance(part, Levels):  # whose ranges hold ten persons each
+        is_gap = np.arange(len(part)) == len(part.first)
+        return np.where((is_drawn | ~is_gap)[codes], codes, -1)
     if not is_drawn.any():
         raise DataError(
             f"Column {name!r} has a different value for every person, so that every value tells who it is: leave the "
