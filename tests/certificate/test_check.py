@@ -361,9 +361,13 @@ def delta_of_a_fold(values):
     values["statements"][1]["blocks"][0]["delta"] *= 2
 
 
+def size_of_a_group(values):
+    values["n"]["0"] += 1
+
+
 FORGERIES = (
     one_count, one_row_in_another_cell, one_block, blocks_of_another_cell, bound_on_the_table, half_known,
-    bound_on_persons_to_come, delta_of_a_fold,
+    bound_on_persons_to_come, delta_of_a_fold, size_of_a_group,
 )  # fmt: skip
 
 
@@ -377,6 +381,16 @@ def test_a_receiver_of_rows_notices_a_changed_number(forgery, run, received):
     assert code == 1
     wrong = {result["what"] for result in json.loads(out)["results"] if result["verdict"] == "FAILED"}
     assert wrong - {"file", "histogram"}, "by the certificate itself"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"released": []}, {"released": ["rows"]}, {"released": ["cell", "cell"]}, {"most_rows": 0}, {"releases": -1}],
+)
+def test_no_certificate_has_such_settings(changed, run, received):
+    edit(received, lambda values: values.update(changed))
+    code, _, err = run("check", received / "certificate.json")
+    assert (code, f"cannot state {next(iter(changed))} = " in err) == (2, True)
 
 
 @pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured")

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 FORMAT = 3
 """The version of the JSON that is written and read."""
 
+RELEASED = ("cell", "latent", "label")
+"""The parts that can be released together, in the order of a certificate."""
+
 Plain = str | int | float | list["Plain"] | dict[str, "Plain"] | None
 """What JSON holds."""
 
@@ -266,6 +269,12 @@ class Certificate:
                 raise ValueError(
                     f"a certificate cannot state {statement.about!r} of the group {statement.group!r:.40}."
                 )
+        least = {"most_rows": 1, "look": 0, "releases": 0, "seed": 0, "n_draws": 1}
+        for name, value in least.items():
+            if getattr(found, name) < value:
+                raise ValueError(f"a certificate cannot state {name} = {getattr(found, name)!r:.40}.")
+        if not found.released or found.released != tuple(part for part in RELEASED if part in found.released):
+            raise ValueError(f"a certificate cannot state released = {list(found.released)!r:.40}.")
         names = [statement.name for statement in found.statements]
         if len(names) != len(set(names)):
             raise ValueError("a certificate cannot state the same thing twice.")

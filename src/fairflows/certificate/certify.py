@@ -15,7 +15,7 @@ from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.model import draws_needed
 from fairflows.bounds.planning import check_reachable
-from fairflows.certificate.certificate import Assumption, Certificate, status_of
+from fairflows.certificate.certificate import RELEASED, Assumption, Certificate, status_of
 from fairflows.certificate.looks import Look, Looks, open_looks
 from fairflows.certificate.statement import (
     MONTE_CARLO_DELTA,
@@ -40,7 +40,6 @@ from fairflows.storage import model_hash
 from fairflows.table.persons import Key
 from fairflows.table.table import Table
 
-_RELEASED = ("cell", "latent", "label")
 _DRAWS, _FIRST_DRAWS = 1_000_000, 10_000
 _WIDTH = 0.001  # of a model-based bound, by default
 _MOST_DRAWS = 100_000_000  # minutes; a certificate that states more was not made here
@@ -404,13 +403,13 @@ def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[st
         return (by_default,)
     names = [released] if isinstance(released, str) else list(released)
     for name in names:
-        if name not in _RELEASED:
-            raise DataError(f"released must name {', '.join(_RELEASED)}; got {name!r}.")
+        if name not in RELEASED:
+            raise DataError(f"released must name {', '.join(RELEASED)}; got {name!r}.")
     if "cell" in names and not cells:
         raise DataError("released names cells, but the model gives none.")
     if not {"cell", "latent"} & set(names):
         names.append(by_default)
-    return tuple(name for name in _RELEASED if name in names)
+    return tuple(name for name in RELEASED if name in names)
 
 
 def _checked_draws(n: int | None, law: LatentLaw | None, n_groups: int, seed: int) -> int:

@@ -235,6 +235,8 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
 def _faults_of_table(s: Statement, c: Certificate) -> Iterator[str]:
     if len(s.counts) != 1:
         yield "The rows of a table are counted once"
+    elif s.n != c.n and all(other.by != "held-out" for other in c.statements):  # else these are the persons of `n`
+        yield "The counts do not sum up to the number of rows of each group"
     elif s.persons and list(s.persons) != list(c.n):
         yield "The persons are not of the groups that it names"
     elif any(not 1 <= persons <= s.n[group] for group, persons in s.persons.items() if group in s.n):
