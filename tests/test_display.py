@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from fairflows.display import ATTACK, CERTIFIED, MODEL, Bound, Columns, draw_bounds, html_card, progress_bar
+from fairflows.display import ATTACK, CERTIFIED, MODEL, Bound, draw_bounds, html_card, progress_bar
 
 
 def test_a_progress_bar_writes_to_standard_error_only_if_enabled(capsys):
@@ -17,18 +17,9 @@ def test_a_progress_bar_writes_to_standard_error_only_if_enabled(capsys):
 
 def test_a_card_escapes_every_text():
     bad = "<script>&"
-    html = html_card(
-        bad, bad, Columns([(bad, bad)], (bad, bad)), Columns([(bad,)], closed=bad), [bad], badge=(bad, bad)
-    )
+    html = html_card(bad, bad, [(bad, bad)], [bad], badge=(bad, bad))
     assert "<script" not in html
-    assert html.count("&lt;script&gt;&amp;") == 11
-
-
-def test_a_card_shows_the_beginning_of_a_long_table():
-    html = html_card("many", Columns([(f"row {i}",) for i in range(1060)]))
-    assert "row 49<" in html
-    assert "row 50<" not in html
-    assert "1,010 more" in html
+    assert html.count("&lt;script&gt;&amp;") == 7
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 ShowProgress = Callable[[int, int | None, str], None]
 """Called with what is done, of how much (None if that is not known), and a text to show beside the bar."""
 
+CardPart = str | Sequence[str] | Sequence[tuple[str, str]]
+
 
 @contextmanager
 def progress_bar(verb: str, *, enabled: bool) -> Iterator[ShowProgress]:
@@ -39,25 +41,13 @@ def progress_bar(verb: str, *, enabled: bool) -> Iterator[ShowProgress]:
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
 
 
-@dataclass(frozen=True)
-class Columns:
-    """A small table for `html_card`: text in every cell, the first of a row being its name."""
-
-    rows: Sequence[Sequence[str]]  # the texts
-    names: Sequence[str] = ()  # of the columns; without, the table has no head
-    closed: str = ""  # if not empty, the table is closed at first, and opens by a click on this text
-
-
-_MOST_ROWS = 50  # that a notebook shows
-
-
-def html_card(heading: str, *parts: str | Columns | Sequence[str], badge: tuple[str, str] | None = None) -> str:
+def html_card(heading: str, *parts: CardPart, badge: tuple[str, str] | None = None) -> str:
     """Return a result as HTML for a notebook, without scripts or style sheets, and with all text escaped.
 
-    The parts are sentences, small tables, and lists of sentences; the badge is a word to put before the heading, white
-    on the colour that comes with it.
+    The parts are sentences, lists of sentences, and lists of names with a text; the badge is a word to put before the
+    heading, white on the colour that comes with it.
     """
-    return _template().render(heading=heading, parts=parts, badge=badge, most_rows=_MOST_ROWS)
+    return _template().render(heading=heading, parts=parts, badge=badge)
 
 
 @cache

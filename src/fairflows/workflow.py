@@ -23,7 +23,7 @@ from fairflows.certificate.certify import certify
 from fairflows.certificate.check import difference_from_counts, file_sha256
 from fairflows.certificate.looks import open_looks
 from fairflows.certificate.statement import FoldCounts, table_statement
-from fairflows.display import Columns, html_card
+from fairflows.display import html_card
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
@@ -534,7 +534,7 @@ class Shared:
     def _repr_html_(self) -> str:
         parts = [part for name, texts in words.sections(self) for part in (f"{name}:", texts)]
         return html_card(
-            words.meaning(self.certificate), words.question(self), Columns(words.guesses(self)), *parts,
+            words.meaning(self.certificate), words.question(self), words.guesses(self), *parts,
             badge=words.badge(self.certificate),
         )  # fmt: skip
 

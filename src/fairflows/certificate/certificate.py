@@ -24,7 +24,6 @@ from fairflows.display import (
     GUESS,
     MODEL,
     Bound,
-    Columns,
     draw_bounds,
     height_of_bounds,
     html_card,
@@ -362,9 +361,7 @@ class Certificate:
 
     def _repr_html_(self) -> str:
         texts = [assumption.text for assumption in self.assumptions]
-        return html_card(
-            words.meaning(self), Columns(words.lines(self)), words.ASSUMING.strip(), texts, badge=words.badge(self)
-        )
+        return html_card(words.meaning(self), words.lines(self), words.ASSUMING.strip(), texts, badge=words.badge(self))
 
 
 def status_of(statements: Iterable[Statement], target: float | None = None) -> Status:
