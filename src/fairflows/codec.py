@@ -358,13 +358,13 @@ class Scale:
         if self.grid is not None:
             k = np.floor(position) if self.is_noisy else np.rint(position)
             k = np.clip(k, -MAX_STEPS, self.grid.n_steps + MAX_STEPS)  # what can be encoded again
-            return from_numbers(self.grid.value(_whole(k, np.dtype(np.int64)), dtype), self.dtype)
+            return from_numbers(self.grid.value(to_whole(k, np.dtype(np.int64)), dtype), self.dtype)
         low, high = as_float(self.low), as_float(self.high)
         values = low * (1 - position) + high * position  # exact at both ends, and never larger than both
         if dtype.kind in "iu":
-            return from_numbers(_whole(np.rint(values), dtype), self.dtype)
+            return from_numbers(to_whole(np.rint(values), dtype), self.dtype)
         if dtype.kind in "mM":
-            return from_numbers(_whole(np.rint(values), np.dtype(np.int64)).view(dtype), self.dtype)
+            return from_numbers(to_whole(np.rint(values), np.dtype(np.int64)).view(dtype), self.dtype)
         return from_numbers(values.astype(dtype), self.dtype)
 
     def fill(self, column: pd.Series, draw: Array) -> pd.Series:
@@ -386,7 +386,7 @@ def as_float(values: Any) -> Any:
     return (array.view(np.int64) if array.dtype.kind in "mM" else array).astype(np.float64)
 
 
-def _whole(values: Array, dtype: np.dtype) -> np.ndarray:
+def to_whole(values: Array, dtype: np.dtype) -> np.ndarray:
     """Convert to an integer type, clipped to its range, because a float may round past the end."""
     info = np.iinfo(dtype)
     top = np.nextafter(float(info.max), 0) if float(info.max) > info.max else float(info.max)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows.release.derived_columns import find_derived
+from fairflows.release.derived_columns import Formula, find_derived
 from fairflows.release.row_law import RowLaw
 
 N = 3_000
@@ -60,6 +60,12 @@ def test_computed_columns_stay_in_the_range_of_the_table():
     for name in ("bmi", "total", "parts"):
         assert X[name].min() <= drawn[name].min()
         assert drawn[name].max() <= X[name].max()
+
+
+def test_a_whole_number_beyond_its_type_is_the_largest_of_it():
+    """As a formula that is tried may give it; NumPy would warn, and give any number."""
+    formula = Formula("n", [], "sum", 0.0, [], None, np.dtype(np.int64))
+    assert formula.as_column(np.array([1e300, -1e300, 7.0])).tolist() == [2**63 - 1, -(2**63), 7]
 
 
 def test_independent_numbers_follow_from_nothing():

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.codec import Levels
+from fairflows.codec import Levels, to_whole
 from fairflows.release.number_ranges import grid_of_most, is_shared
 from fairflows.table.columns import floats, from_numbers, has_order, is_number, is_time, numbers
 
@@ -50,8 +50,6 @@ FORMS: dict[str, Callable[..., FloatArray]] = {
     "{0}": lambda x: x,
     "{0}²": lambda x: x**2,
     "ln {0}": lambda x: np.log(x),
-    "log10 {0}": lambda x: np.log10(x),
-    "exp {0}": lambda x: np.exp(x),
     "{0} + {1}": lambda x, y: x + y,
     "{0} − {1}": lambda x, y: x - y,
     "{0} · {1}": lambda x, y: x * y,
@@ -131,7 +129,7 @@ class Formula:
             kind = np.dtype(getattr(self.dtype, "numpy_dtype", self.dtype))
             if self.decimals is not None:
                 known = np.rint(known * 10.0**self.decimals) / 10.0**self.decimals
-            found = (np.rint(known) if kind.kind in "iu" else known).astype(kind)
+            found = to_whole(np.rint(known), kind) if kind.kind in "iu" else known.astype(kind)
         column = from_numbers(found, self.dtype)
         return column if is_known.all() else column.mask(~is_known)
 
