@@ -246,6 +246,8 @@ def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
 
 def places_in(values: pd.Index | Sequence[Hashable], column: pd.Series) -> npt.NDArray[np.intp]:
     """Return the place of each value of a column among distinct values, or −1."""
+    if column.dtype == object:
+        return pd.Index(values, dtype=object).get_indexer(pd.Index(column, dtype=object))  # pandas 2 would guess a type
     codes, found = distinct_values(column)
     places = pd.Index(values, dtype=object).get_indexer(pd.Index(found, dtype=object))
     return np.append(places, -1)[codes]  # the code of a missing value is -1
