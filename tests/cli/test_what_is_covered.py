@@ -84,6 +84,20 @@ def test_persons_are_known_however_another_program_writes_their_names(run, folde
     assert (release.cells(respelt) == release.cells(train)).all()
 
 
+@pytest.mark.filterwarnings("ignore:.* of these rows are of persons of the table that was released")
+def test_persons_keep_their_cells_where_numbers_are_written_with_exponents(run, tmp_path):
+    """R writes 100000 as 1e+05: these persons came as new ones, once their rows had changed."""
+    frame = loans(1500, 0).assign(person=np.arange(1, 1501) * 100_000, repaid=["yes", "no"] * 750)
+    frame.to_csv(tmp_path / "loans.csv", index=False)
+    assert run("share", tmp_path / "loans.csv", *ROLES, "--id", "person", "-o", tmp_path / "named")[0] < 2
+    changed = frame.assign(age=50, person=[f"{name:.15g}" if name % 10**6 else f"{name:g}" for name in frame["person"]])
+    assert changed["person"].str.contains("e").sum() == 150
+    release, table = ff.load(tmp_path / "named" / "model"), ff.Table(frame, **TABLE)
+    assert (release.cells(ff.Table(changed, **TABLE)) == release.cells(table)).all()
+    code, _, err = encode(run, tmp_path, changed)
+    assert (code, "1,500 of these rows are of persons of the table" in err) == (0, True)
+
+
 def test_training_rows_under_other_names_are_refused(run, folder):
     frame = loans(1500, 0).assign(person=[f"q{i}" for i in range(1500)])
     code, _, err = encode(run, folder, pd.concat([loans(300, 1), frame.head(40)]))

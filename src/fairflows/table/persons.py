@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32
 FEWEST_KEY_BYTES = 16  # of a key that the user brings
+_WITH_EXPONENT = r"^[+-]?[0-9](\.[0-9]+)?[eE]\+[0-9]{2}$"
 _MISSING = np.uint64(2**64 - 1)  # the hash of a missing value, not keyed
 
 Identifiers: TypeAlias = pd.Series | pd.Index | npt.NDArray | Sequence[object]
@@ -351,16 +353,19 @@ def check_identifier(column: pd.Series) -> None:
 def canonical_names(values: Iterable[object]) -> npt.NDArray[np.object_]:
     """Return identifiers as text in one spelling, because programs write the same one differently.
 
-    Blanks around a name go, and so do the leading zeros of a whole number and the ".0" after it. A day is written
-    without its midnight.
+    Blanks around a name go, and so do the leading zeros of a whole number and the ".0" after it. A whole number with an
+    exponent, as R writes 100000, is written out; 1E5 may be a code. A day is written without its midnight.
 
     Examples
     --------
-    >>> canonical_names(["0000007", "7.0", " 7", 7, 7.0, "-007", "000", "A07", "1.50"]).tolist()
-    ['7', '7', '7', '7', '7', '-7', '0', 'A07', '1.50']
+    >>> canonical_names(["0000007", "7.0", " 7", 7, 7.0, "-007", "000", "A07", "1.50", "1e+05", "1E5"]).tolist()
+    ['7', '7', '7', '7', '7', '-7', '0', 'A07', '1.50', '100000', '1E5']
     """
     texts = pa.array([_text(value) for value in values], pa.string())
     trimmed = pc.utf8_trim_whitespace(pc.utf8_normalize(texts, "NFC"))
+    if pc.any(has_exponent := pc.match_substring_regex(trimmed, _WITH_EXPONENT)).as_py():
+        written = [_written_out(name) for name in trimmed.filter(has_exponent).to_pylist()]
+        trimmed = pc.replace_with_mask(trimmed, has_exponent, pa.array(written, pa.string()))
     whole = pc.replace_substring_regex(trimmed, r"^\+?(-?)0*([0-9]+)(\.0*)?$", r"\1\2")
     return whole.to_numpy(zero_copy_only=False)
 
@@ -423,6 +428,12 @@ def _fresh_generator() -> np.random.Generator:
 
 def _key_of(seed: int) -> bytes:
     return f"certification: {seed}".encode()
+
+
+def _written_out(name: str) -> str:
+    """Return a whole number without its exponent; any other number as it is."""
+    number = Decimal(name)
+    return f"{number:f}" if number == number.to_integral_value() else name
 
 
 def _text(value: object) -> str:
@@ -608,7 +619,8 @@ class Ledger:
             raise DataError(
                 f"{used:,} of these rows at least are rows that the model was fitted to, under other names or none: "
                 "another program has probably written the names otherwise, or replaced them. Give every person the "
-                "name that the training table has."
+                "name that the training table has. Values tell it: a new person who has all values of one of those "
+                "persons is taken for them."
             )
         if used:
             raise DataError(
