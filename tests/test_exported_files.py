@@ -49,3 +49,30 @@ def test_the_card_counts_the_rows_of_the_file(tmp_path):
     sample = ff.Table.read(whole, sensitive="sex", identifier="who").take(range(900))
     ff.share(sample, target=0.3, quick=True).save(tmp_path / "out", whole=whole)
     assert "1,500 rows drawn from cells" in (tmp_path / "out" / "card.md").read_text(encoding="utf-8")
+    report = (tmp_path / "out" / "report-public.html").read_text(encoding="utf-8")
+    assert "All 1,500 rows of the file are released" in report
+    assert "900 rows, all of them released" not in report
+
+
+def test_the_public_report_tells_no_number_of_fewer_than_ten_rows(tmp_path):
+    """A label of numbers has no rate for each of them: that would print everybody's wage beside the group."""
+    rng = np.random.default_rng(1)
+    frame = people().assign(wage=rng.normal(3000, 500, 1500).round(2), seen=rng.integers(0, 9, 1500).astype(float))
+    frame.loc[[4, 5], "seen"] = np.nan
+    table = ff.Table(frame, sensitive="sex", identifier="who", label="wage")
+    assert list(table.summary()) == ["rows", "share", "mean wage"]
+    ff.share(table, target=0.3, quick=True).save(tmp_path / "number")
+    report = (tmp_path / "number" / "report-public.html").read_text(encoding="utf-8")
+    assert not [wage for wage in frame["wage"] if str(wage) in report]
+    assert "&#39;seen&#39; (under 10)" in report
+    assert '<td class="n" data-name="missing">under 10</td>' in report
+
+
+@pytest.mark.parametrize("n_rare", [5, 200])
+def test_the_public_report_has_no_rates_where_a_class_is_rare(n_rare, tmp_path):
+    paid = np.random.default_rng(2).permutation(["late"] * n_rare + ["yes", "no"] * 750)[:1500]
+    paid[:n_rare] = "late"
+    table = ff.Table(people().assign(paid=paid), sensitive="sex", label="paid", identifier="who")
+    ff.share(table, target=0.3, quick=True).save(tmp_path / "out")
+    texts = [(tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("report.html", "report-public.html")]
+    assert ["P(paid = late)" in text for text in texts] == [True, n_rare >= 100]

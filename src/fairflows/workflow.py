@@ -513,7 +513,13 @@ class Shared:
                 certificate = of_whole_file(certificate, found)
             draws = Released.of(self.release).draws_rows
             certificate = naming_released_file(certificate, shared, n_rows, key, draws_rows=draws)
-            page = Report({**self.report.contents, "certificate": certificate.to_dict()}, verified=self.report.verified)
+            contents = {**self.report.contents, "certificate": certificate.to_dict()}
+            if whole is not None:
+                told = (
+                    f"This is the sample that the trees were fitted to. All {n_rows:,} rows of the file are released."
+                )
+                contents["data"] = {**contents["data"], "split": told}
+            page = Report(contents, verified=self.report.verified)
             texts = {
                 "certificate.json": certificate.to_json(),
                 "report.html": page.to_html(),

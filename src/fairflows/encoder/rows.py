@@ -26,7 +26,7 @@ from fairflows.table.columns import (
     floats,
     group_numbers,
     has_order,
-    is_number,
+    is_continuous,
     of_one_type,
     places_in,
     shown,
@@ -53,8 +53,6 @@ FRESH_COINS = (
     "No identifier says which rows are the same person, so every row gets fresh randomness. Encoding a person twice "
     "then tells more about them than encoding them once: give identifier=... if a person may come again."
 )
-
-_MOST_NUMBERS = 20  # different ones that may still be the names of classes
 
 
 @dataclass(frozen=True)
@@ -110,11 +108,6 @@ def label_column(y: LabelsLike, n_rows: int) -> pd.Series:
     if column.isna().any():
         raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
     return column
-
-
-def is_continuous(column: pd.Series) -> bool:
-    """Return whether a label is a number to predict: it has more different numbers than classes usually are."""
-    return is_number(column.dtype) and column.nunique() > _MOST_NUMBERS
 
 
 def label_classes(column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.intp]]:

@@ -24,6 +24,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from fairflows.attack.auditing import Audit
+from fairflows.bounds.cells import has_few_persons
 from fairflows.certificate.certificate import Certificate
 from fairflows.display import FAINT, GUESS, INK, MODEL, draw_bounds, height_of_bounds
 from fairflows.release.release import Release
@@ -44,6 +45,7 @@ from fairflows.report.words import (
     spent,
     statement_rows,
     verdict,
+    without_few,
 )
 from fairflows.table.folders import new_file
 from fairflows.table.table import Table
@@ -90,7 +92,7 @@ class Report:
         self.verified = verified
 
     def to_html(self, *, public: bool = False) -> str:
-        """Return the page; a public one leaves out the ranges of columns."""
+        """Return the page; a public one leaves out the ranges of columns, and numbers of 1 to 9 rows."""
         template = _environment().get_template("report.html.jinja")
         certificate = Certificate.from_dict(self.contents["certificate"])
         said = statement_rows(certificate)
@@ -233,6 +235,7 @@ def _environment() -> Environment:
         "percent_at_most": percent_at_most,
         "at_least": at_least,
         "thousands": "{:,}".format,
+        "without_few": without_few,
         "named": _named,
     }
     return environment
@@ -335,6 +338,7 @@ def _data(table: Table, split: str, notes: list[str]) -> Contents:
             for group, row in summary.iterrows()
         ],
         "rate_names": rates,
+        "rates_are_public": not has_few_persons(table.label_counts()).any(),
         "columns": columns.astype({"name": str, "range": str}).to_dict("records"),
         "notes": [*table.notes, *notes],
         "merged": any(names > 1 for names in Counter(table.grouping.merged.values()).values()),

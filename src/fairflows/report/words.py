@@ -6,6 +6,7 @@ A new kind of statement takes one entry of `STATEMENTS`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -351,6 +352,11 @@ def light(c: Certificate) -> dict[str, str]:
     certified = "amber" if c.target is None else "green"
     colour = {"CERTIFIED": certified, "MODEL_ONLY": "amber"}.get(c.status, "red")
     return {"colour": colour, "text": f"{colour.capitalize()}: {meaning(c)}"}
+
+
+def without_few(text: object) -> str:
+    """Return a number, or a note about numbers of rows, in which 1 to 9 rows are "under 10"."""
+    return re.sub(r"(?<=\()[1-9](?=\))|^[1-9](?= rows |$)", "under 10", str(text))
 
 
 def verdict(c: Certificate) -> list[str]:

@@ -27,6 +27,9 @@ KINDS: tuple[str, ...] = get_args(Kind)
 Dtype: TypeAlias = "np.dtype | ExtensionDtype"
 _NOT_PLAIN = {"list", "dict", "set", "ndarray", "tuple", "bytes", "time", "Decimal"}
 
+MOST_NUMBERS = 20
+"""Different numbers that may still be the names of classes of a label."""
+
 TEXT = "text"
 BOOLEANS = "booleans"
 WHOLE = "whole numbers"
@@ -132,6 +135,11 @@ def infer_kind(column: pd.Series) -> Kind:
         return "categorical"
     known = column.dropna()
     return "discrete" if not len(known) or find_grid(numbers(known)) is not None else "continuous"
+
+
+def is_continuous(column: pd.Series) -> bool:
+    """Return whether a label is a number to predict: it has more different numbers than classes usually are."""
+    return is_number(column.dtype) and column.nunique() > MOST_NUMBERS
 
 
 def sorted_values(column: pd.Series) -> list[Hashable]:

@@ -24,7 +24,7 @@ from fairflows.table.columns import (
     group_numbers,
     has_order,
     infer_kind,
-    is_number,
+    is_continuous,
     of_one_type,
     places_in,
     printed,
@@ -46,7 +46,6 @@ from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, c
 from fairflows.table.reading import TIME_FORMATS, TextFormat, read_frame
 
 PARTS = ("train", "validation", "test")
-_MOST_KEPT_LABELS = 20  # different numbers that are labels beside a missing one
 
 Role: TypeAlias = "str | int | Sequence[str] | ColumnLike | Frame"
 """A column's name, several names, or the values themselves."""
@@ -340,15 +339,24 @@ class Table:
         return train, validation, test
 
     def summary(self) -> pd.DataFrame:
-        """Return rows, share and label rates of each group, and of all."""
+        """Return rows and share of each group, and of all, with the rates of the label or the mean of a number."""
         rows = []
         for group in [*self.groups, None]:
             mask = np.ones(len(self), dtype=bool) if group is None else (self.a == group).to_numpy()
             row = {"group": "all" if group is None else group, "rows": int(mask.sum()), "share": float(mask.mean())}
-            if self.y is not None:
+            if self.y is not None and is_continuous(self.y):
+                row[f"mean {self.y.name}"] = float(self.y[mask].mean())
+            elif self.y is not None:
                 row |= {f"P({self.y.name} = {v})": float((self.y[mask] == v).mean()) for v in self._shown_labels()}
             rows.append(row)
         return pd.DataFrame(rows).set_index("group")
+
+    def label_counts(self) -> npt.NDArray[np.int64]:
+        """Return the number of rows by class of the label and group, shape (C, K); without rows for a number."""
+        if self.y is None or is_continuous(self.y):
+            return np.empty((0, len(self.groups)), dtype=np.int64)
+        group = self.group_numbers(self.groups)
+        return self.count_cells(group, np.zeros_like(group), (len(self.groups), 1))[:, :, 0]
 
     def columns(self) -> pd.DataFrame:
         """Return kind, distinct values, missing values and range of each feature."""
@@ -424,10 +432,10 @@ class Table:
         y = of_one_type(y)
         if self.missing_label != "keep":
             return y
-        if is_number(y.dtype) and (n := y.nunique()) > _MOST_KEPT_LABELS:
+        if is_continuous(y):
             raise DataError(
-                f"The label column {y.name!r} holds {n:,} different numbers, beside which {MISSING!r} cannot be a "
-                "label: drop the rows without one (missing_label='drop')."
+                f"The label column {y.name!r} holds {y.nunique():,} different numbers, beside which {MISSING!r} cannot "
+                "be a label: drop the rows without one (missing_label='drop')."
             )
         return y.astype(object).map(printed, na_action="ignore").fillna(MISSING)
 
