@@ -359,3 +359,9 @@ def test_what_a_table_is_good_for():
     assert "no better than a blind guess: train on the table" in poor
     trained = not_covered(of_table(), useful(raw={"gap": 0.18}, trained={"gap": 0.17}))
     assert "differ between groups by up to 17.0 points (learnt from original rows: 18.0 points)" in trained[-1]
+
+
+def test_columns_that_a_row_tells_nothing_of_are_counted_not_listed():
+    columns = [{"name": name, "told": told} for name, told in (("age", 0.24), ("state", 0.004), ("region", 0.0))]
+    said = good_for({"labels": [], "rows": None, "columns": columns})[-1]
+    assert said.endswith("removes: age 24 %, 0 % of 2 other columns.")

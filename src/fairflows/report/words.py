@@ -701,10 +701,12 @@ def good_for(usefulness: dict[str, Any] | None, c: Certificate | None = None) ->
         found = ["No label was named: name one to see what a model learnt from the table is worth."]
     if rows is not None:
         found.append(_like_the_original(rows))
-    told = usefulness["columns"]
-    columns = ", ".join(f"{column['name']} {percent(column['told'], 0)}" for column in told[:_MOST_COLUMNS])
-    more = f" ({len(told) - _MOST_COLUMNS} more in the report)" if len(told) > _MOST_COLUMNS else ""
-    return [*found, f"About a person: {TOLD[0].lower()}{TOLD[1:]}: {columns}{more}."]
+    told = [column for column in usefulness["columns"] if column["told"] >= 0.005]  # what is not printed as 0 %
+    columns = [f"{column['name']} {percent(column['told'], 0)}" for column in told[:_MOST_COLUMNS]]
+    more = [f"{len(told) - _MOST_COLUMNS} more in the report"] if len(told) > _MOST_COLUMNS else []
+    none = len(usefulness["columns"]) - len(told)
+    rest = [f"0 % of {none} {'other ' * bool(told)}column{'s' * (none != 1)}"] if none else []
+    return [*found, f"About a person: {TOLD[0].lower()}{TOLD[1:]}: {', '.join([*columns, *more, *rest])}."]
 
 
 def _to_train_on(label: dict[str, Any]) -> list[str]:
