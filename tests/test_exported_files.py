@@ -1,12 +1,14 @@
 """What `share` writes for other tools says what the file holds: drawn rows, or a person's own cell."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import fairflows as ff
+from fairflows.report.words import consequences
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* of these rows are of persons of the table that was released")
 
@@ -76,3 +78,15 @@ def test_the_public_report_has_no_rates_where_a_class_is_rare(n_rare, tmp_path):
     ff.share(table, target=0.3, quick=True).save(tmp_path / "out")
     texts = [(tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("report.html", "report-public.html")]
     assert ["P(paid = late)" in text for text in texts] == [True, n_rare >= 100]
+
+
+def test_rates_in_the_shared_table_are_within_the_number_that_the_report_states():
+    """Rates of rules on drawn rows differ by more than the cells do: each group is one draw."""
+    table = ff.Table(people(), sensitive="sex", identifier="who")
+    shared = ff.share(table, target=0.3, quick=True)
+    stated = float(re.search(r"rates differ by at most ([0-9.]+) ", consequences(shared.certificate)[0])[1])
+    drawn, is_f = shared.release.draw(shared.release.cells(table)), (table.a == "f").to_numpy()
+    rules = [(drawn["age"] >= age).to_numpy() for age in range(20, 80)]
+    gaps = [abs(rule[is_f].mean() - rule[~is_f].mean()) for rule in rules]
+    assert max(gaps) > shared.certificate.table_distance
+    assert max(gaps) <= stated < 1

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fairflows.bounds import known_share_distance, most_cells_known_half, table_distance
+from fairflows.bounds.shared_table import drawn_rates_upper_bound
 from fairflows.exceptions import DataError
 
 
@@ -19,6 +20,23 @@ def test_the_best_rule_on_cells_attains_the_distance():
 def test_of_several_groups_the_largest_pair_counts():
     counts = np.array([[50, 50], [30, 70], [60, 40]])
     assert table_distance(counts) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("sizes", [(150, 90), (200, 120, 60)])
+def test_rates_of_drawn_rows_are_within_their_bound_but_not_within_the_distance_of_cells(sizes):
+    """Matched cells, and rows that are drawn from them: a rule of two that is chosen without the groups."""
+    rng, k, delta = np.random.default_rng(0), 5, 0.1
+    group = np.concatenate([np.full(n, a) for a, n in enumerate(sizes)])
+    cell = np.concatenate([np.arange(n) % k for n in sizes])
+    above, beyond = [], []
+    for _ in range(400):
+        drawn = rng.random((2, len(cell))) < np.array([0.1, 0.4, 0.5, 0.7, 0.9])[cell]
+        rule = drawn[np.abs(drawn.mean(axis=1) - 0.5).argmin()]
+        rates = [rule[group == a].mean() for a in range(len(sizes))]
+        above.append(max(rates) - min(rates) > 0.0)
+        beyond.append(max(rates) - min(rates) > drawn_rates_upper_bound(0.0, sizes, k, delta))
+    assert np.mean(above) > 0.9
+    assert np.mean(beyond) <= delta
 
 
 def known_by_simulation(counts, share, n_runs, seed):

@@ -49,6 +49,37 @@ def table_distance(counts: ArrayLike) -> float:
     return float(np.round(total_variation(counts / sizes).max(), 15))
 
 
+def drawn_rates_upper_bound(distance: float, n_rows: ArrayLike, n_cells: int, delta: float) -> float:
+    r"""Return an upper bound on how far the rates of two groups differ among rows that were drawn from cells.
+
+    .. math:: Δ_{file} + \sqrt{\tfrac12 s^2 \Bigl(1 + \frac{k n}{2 n_0 n_1}\Bigr) \log\frac2δ},
+              \qquad s^2 = \frac1{n_0} + \frac1{n_1}
+
+    The rates of a rule on cells differ by Δ_file at most. Those of a rule on drawn rows do so on average: the rows of
+    each group are one draw. The bound holds with probability 1 - δ over the draws, for a rule that may be computed from
+    the drawn rows, but without their groups. Of several groups every pair has its share of δ.
+
+    Parameters
+    ----------
+    distance : float
+        Δ_file.
+    n_rows : array-like of shape (K,)
+        Number of rows of each group.
+    n_cells : int
+        Number of cells, k.
+    delta : float
+        δ.
+
+    Examples
+    --------
+    >>> round(drawn_rates_upper_bound(0.001, [30_527, 14_695], 64, delta=0.05), 4)
+    0.0147
+    """
+    pairs = list(combinations(np.asarray(n_rows, dtype=np.float64), 2))
+    spreads = [(1 / a + 1 / b) * (1 + n_cells * (a + b) / (2 * a * b)) for a, b in pairs]
+    return min(1.0, distance + math.sqrt(max(spreads) / 2 * math.log(2 * len(pairs) / delta)))
+
+
 def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike | None = None) -> tuple[float, float]:
     r"""Return the mean and the 95 % point of the distance when a random share f of the attributes is known.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.planning import plan_cells
+from fairflows.bounds.shared_table import drawn_rates_upper_bound
 
 if TYPE_CHECKING:
     from fairflows.attack.auditing import Audit
@@ -541,10 +542,14 @@ def _relation(s: Statement) -> str:
 def consequences(c: Certificate) -> list[str]:
     """Return the consequences for decisions from the release; a refuted model has none."""
     modelled = c.status != "REFUTED"
-    upper, kind = c.cell_upper, "certified"
+    upper, kind, rules = c.cell_upper, "certified", "every decision rule on the release"
     table = c.find("table")
     if table is not None:
         upper, kind = table.distance, "in this table, counted"
+    if table is not None and c.draws_rows:
+        upper = drawn_rates_upper_bound(table.distance, list(table.n.values()), c.n_cells or 1, c.delta)
+        kind = f"in this table, except with a probability of {percent_at_most(c.delta)} over the draws of its rows"
+        rules = f"a decision rule on the release that was made without {c.sensitive} of its rows"
     if upper is None and modelled:
         upper, kind = c.model_upper, "model-based"
     if upper is None:
@@ -552,10 +557,9 @@ def consequences(c: Certificate) -> list[str]:
     if upper >= 1:
         return []
     found = [
-        f"Demographic parity: two groups' selection rates differ by at most {at_most(upper)} ({kind}), for every "
-        "decision rule on the release.",
-        f"Four-fifths rule: kept by every rule that selects at least {percent_at_most(min(1, 5 * upper))} of the group "
-        "that it selects most."
+        f"Demographic parity: two groups' selection rates differ by at most {at_most(upper)} ({kind}), for {rules}.",
+        f"Four-fifths rule: kept by every such rule that selects at least {percent_at_most(min(1, 5 * upper))} of the "
+        "group that it selects most."
         if 5 * upper < 1
         else "Four-fifths rule: not guaranteed by this bound.",
     ]
@@ -775,7 +779,7 @@ def which_file_goes_where(shared: Shared, out: Path, name: str) -> str:
     return "\n".join(
         [
             f"Share        {files}" if shared.is_good else f"Not yet      {files}: the target is not reached",
-            f"Keep         {out / 'report.html'}",
+            f"Keep         {out / 'report.html'}, {out / 'report.json'}",
             f"Never share  {out / 'model'}: with it and its key persons can be told apart",
             f"To check     fairflows check {out / 'certificate.json'} {out / name}",
         ]
