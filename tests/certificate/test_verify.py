@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from known_encoders import ClaimingTree, FixedCells, KnownGaussians
 from sklearn.pipeline import make_pipeline
@@ -12,6 +13,7 @@ from fairflows import Table
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import Case, certify
 from fairflows.certificate.verify import verify
+from fairflows.release.release import Release
 
 
 @pytest.fixture(scope="module")
@@ -194,3 +196,16 @@ def test_training_rows(certificate, model, adult):
     checked = verify(certificate, model, adult[0].take(np.arange(5000)))
     assert "fitted to" in repr(checked)
     assert not checked
+
+
+def test_cells_of_rows_without_names_are_said_not_to_be_counted_again():
+    """Folds and coins of such rows are gone: the model could keep any counts."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=900).round(2), "a": rng.choice(["f", "m"], 900), "who": range(900)})
+    named, bare = Table(frame, sensitive="a", identifier="who"), Table(frame[["x", "a"]], sensitive="a")
+    for fitted, rows, is_counted in ((named, named, True), (named, bare, False), (bare, bare, False)):
+        release = Release(n_cells=4, output="cell").fit(fitted)
+        found = verify(certify(release, fitted, target=0.5), release, rows)
+        assert found
+        assert ("everything was computed again" in repr(found)) == is_counted
+        assert ("not put into cells again" in repr(found)) != is_counted

@@ -9,7 +9,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairflows import FairMatching, Table, load_adult
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import RawFeatures
 from fairflows.release.release import Release
 from fairflows.release.released import Released
@@ -160,3 +160,14 @@ def test_numbers_are_released_in_single_precision():
     released = Released.of(RawFeatures().fit(table)).encode(table)
     assert released.dtypes.to_dict() == {"x": np.float32, "n": np.int64}
     assert (released["x"].to_numpy() == frame["x"].to_numpy().astype(np.float32)).all()
+
+
+def test_a_sensitive_column_that_fit_names_is_not_released():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=900).round(1), "sex": rng.choice(["f", "m"], 900)})
+    release = Release(n_cells=4)
+    rows = release.fit_transform(X, rng.integers(0, 2, 900), sensitive_features="sex")
+    assert list(rows) == ["x", "y", "y_score"]
+    new = X.assign(x=rng.normal(size=900))
+    with pytest.warns(DataWarning, match="fresh randomness"):
+        assert list(release.transform(new, sensitive_features="sex")) == list(rows)

@@ -36,6 +36,7 @@ class Verification:
 
     differences: tuple[Difference, ...]
     sealed: bool = True  # whether the model has a key, so that a seal vouches for what was not computed again
+    recounted: bool = True  # whether rows were put into cells again, which takes the names of their persons
 
     def __bool__(self) -> bool:
         return not self.differences
@@ -43,6 +44,11 @@ class Verification:
     def __repr__(self) -> str:
         if not self.differences:
             holds = "The certificate holds: everything was computed again and agrees."
+            if not self.recounted:
+                holds = (
+                    "The certificate holds: it follows from the counts that the model keeps of this table. The rows "
+                    "were not put into cells again, because these rows do not name their persons."
+                )
             return holds if self.sealed else f"{holds} It is not sealed: the attack is taken on trust."
         return "\n".join(["The certificate does not hold:", *(f"  - {d.text}" for d in self.differences)])
 
@@ -50,7 +56,8 @@ class Verification:
 def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
     """Compute a certificate again and list the differences: model, rows, reused rows, statements.
 
-    The attack is not run again; the seal shows that its result was not changed.
+    The attack is not run again; the seal shows that its result was not changed. Nor are the rows of a release put into
+    their cells again where they do not name their persons: folds and coins of such rows are not kept.
 
     Parameters
     ----------
@@ -100,7 +107,8 @@ def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
         found.append(Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows."))
     if same_model and same_rows:
         found += _differences(certificate, view, name, rows)
-    return Verification(tuple(found), sealed=bool(key))
+    recounted = not (same_model and same_rows) or view.kept_counts(rows) is None
+    return Verification(tuple(found), sealed=bool(key), recounted=recounted)
 
 
 def _differences(c: Certificate, model: Released, name: str, rows: Table) -> Iterator[Difference]:

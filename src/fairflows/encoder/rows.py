@@ -342,7 +342,8 @@ def find_attribute(
     if sensitive_features is not None:
         listed = isinstance(sensitive_features, list | tuple)
         given = np.asarray(sensitive_features) if listed else sensitive_features
-        return role_column(frame, given, "sensitive")[0], in_table
+        attribute, named = role_column(frame, given, "sensitive")
+        return attribute, list(dict.fromkeys([*in_table, *named]))
     if encoder.sensitive is not None and (needed or in_table):
         return role_column(frame, encoder.sensitive, "sensitive")
     if not needed:
