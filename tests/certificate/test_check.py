@@ -85,6 +85,14 @@ def test_the_true_files_are_accepted(public):
     json.dumps(checked.to_dict())
 
 
+def test_a_true_certificate_of_a_missed_target_is_no_promise(model, tmp_path):
+    """All of it is true, and a reader of the last line alone must not take it for good news."""
+    rows = people(1)
+    missed = released(model, rows, ff.certify(model, rows, target=0.061), tmp_path / "missed")
+    assert check(missed)
+    assert check(missed).conclusion.endswith(" It is no promise: its status is NOT_MET.")
+
+
 def test_what_is_read_is_not_checked_until_it_is(public):
     text = (public / "certificate.json").read_text(encoding="utf-8")
     assert repr(ff.Certificate.from_json(text)).startswith("NOT CHECKED")
