@@ -49,6 +49,22 @@ def test_an_extreme_of_one_person_is_not_drawn(column):
     assert own.isdisjoint(drawn_from(column, n_times=50).dropna())
 
 
+@pytest.mark.parametrize("rows", [[70], [70, 71]], ids=["one row", "two rows"])
+@pytest.mark.parametrize("kind", ["number", "time"])
+def test_a_value_of_one_person_among_shared_ones_is_not_drawn(kind, rows):
+    """The time of one visit, to the second, among days that many have: it would come out as it is."""
+    column = pd.Series(np.arange(400) % 40 * 1000)
+    column[rows] = [15_417 + row for row in rows]
+    if kind == "time":
+        column = pd.Timestamp("2024-01-01") + pd.to_timedelta(column, unit="h")
+        column[rows] += pd.Timedelta(11, "s")
+    own, who = column[rows].tolist(), np.where(np.isin(np.arange(400), rows), rows[0], np.arange(400))
+    ranges = NumberRanges.fit(column, who)
+    drawn = ranges.column(ranges.draw(np.repeat(ranges.codes(column), 50), np.random.default_rng(0)))
+    assert not drawn.isin(own).any()
+    assert drawn.isin(column).all()
+
+
 def test_a_value_that_one_person_has_several_times_is_an_extreme_of_one_person():
     column = pd.Series([*RNG.integers(0, 50, 300), 99, 99, 99])
     assert 99 not in set(drawn_from(column, np.array([*range(300), 300, 300, 300]), 50))

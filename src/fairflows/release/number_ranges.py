@@ -29,8 +29,8 @@ class NumberRanges:
     The *place* of a value is its number on the column's grid, or the value itself where the column has no grid. The
     grid is that of nearly all values; other values are rounded to it. A range consists of *stretches*: a value that
     several persons share is a stretch of its own, and all other values of the range lie in one stretch that reaches
-    from the smallest to the largest of them. The smallest and the largest value of the column belong to no stretch
-    if only one person has them.
+    from the smallest to the largest of them. A value that one person has belongs to no stretch if it is the smallest
+    or the largest of the column, or if all others of its range are shared.
 
     Examples
     --------
@@ -138,14 +138,17 @@ def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Pl
     end = np.append(start[1:], len(places))
     # A person with m rows counts 1/m in each of them, so a sum of ten takes at least ten persons.
     weight = np.add.reduceat(1 / np.bincount(who)[who], start)
-    value, count, is_shared = places[start], end - start, who[start] != who[end - 1]
+    value, count, shared = places[start], end - start, who[start] != who[end - 1]
     starts = _first_values(weight)
     of_range = np.searchsorted(starts, np.arange(len(value)), side="right") - 1
-    stretch = np.where(is_shared, np.arange(len(value)), len(value))  # all other values of a range are one stretch
+    stretch = np.where(shared, np.arange(len(value)), len(value))  # all other values of a range are one stretch
     _, number = np.unique(of_range * (len(value) + 1) + stretch, return_inverse=True)
     n_rows = np.bincount(number, count).astype(np.int64)
-    is_inner = is_shared | ~np.isin(np.arange(len(value)), [0, len(value) - 1])
-    # Where nothing else is left of a range, the extremes stand for themselves.
+    is_inner = shared | ~np.isin(np.arange(len(value)), [0, len(value) - 1])
+    # Of a stretch of one person alone, the value itself would be drawn.
+    alone = is_inner & ~shared
+    is_inner &= shared | is_shared(number[alone], who[start][alone], len(n_rows))[number]
+    # Where nothing else is left of a range, such values stand for themselves.
     is_left = is_inner | (np.bincount(of_range, is_inner)[of_range] == 0)
     is_there = np.bincount(number, is_left) > 0
     low, high = np.empty((2, len(n_rows)), dtype=value.dtype)
