@@ -20,7 +20,9 @@ PLANNED = (0.05, *TARGETS)
 
 _FEWEST_ROWS = 50  # for a column with as many values as rows to be suspicious
 _NEARLY_ALL = 0.95  # share of the rows with a value of their own, in a column of names
-_MOSTLY = 0.8  # share of the values that look like numbers, in a column of numbers with exceptions
+_MOSTLY = 0.8  # share of the values that look like numbers or dates, in a column of these with exceptions
+_ISO_DATE = r"\d{4}-\d\d-\d\d\b"
+_OTHER_DATE = r"(?:\d{1,2}([./-])\d{1,2}\1\d{4}|\d{4}([./])\d{1,2}\2\d{1,2})\b"  # day or month first; year first
 _TOLD = 0.3  # share of the errors of a blind guess that a column removes if it gives the group away
 _COPY = 0.95  # the same of a column that is a copy of the label
 _MOST_LABELS = 20  # of a label that a column may be a copy of
@@ -95,6 +97,11 @@ def _of_column(name: str, column: pd.Series) -> Iterator[str]:
         yield (
             f"{name} holds text, such as {example!r}: each value is a category of its own. Write plain numbers, and "
             "leave unknown values empty."
+        )
+    if _is_text(column) and (example := _example_of_dates(column.dropna().astype(str).str.strip())):
+        yield (
+            f"{name} holds text, such as {example!r}: each date is a category of its own. Store dates as dates (in CSV "
+            "as YYYY-MM-DD), and leave unknown values empty."
         )
 
 
@@ -193,6 +200,13 @@ def _example_of_numbers(texts: pd.Series) -> str | None:
     strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
     is_meant = numbers.mean() >= _MOSTLY and not texts.str.match(r"0\d").any()
     return [*strange, *texts][0] if is_meant else None
+
+
+def _example_of_dates(texts: pd.Series) -> str | None:
+    """Return a text of a column that could be dates, if possible one that is not an ISO date; None for other texts."""
+    is_iso = texts.str.match(_ISO_DATE)
+    is_meant = (is_iso | texts.str.match(_OTHER_DATE)).mean() >= _MOSTLY
+    return [*texts[~is_iso], *texts][0] if is_meant else None
 
 
 def _guessed_right(X: pd.DataFrame, wanted: pd.Series) -> dict[str, float]:
