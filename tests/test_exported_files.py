@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 import fairflows as ff
-from fairflows.report.words import consequences
+from fairflows.exports import croissant
+from fairflows.report.words import consequences, not_covered
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* of these rows are of persons of the table that was released")
 
@@ -39,9 +40,34 @@ def test_nothing_is_promised_of_a_table_beyond_its_target(tmp_path):
     release = ff.Release(n_cells=16, output="cell").fit(table)
     certificate = ff.certify(release, table, target=0.001)
     assert certificate.status == "NOT_MET"
-    text = json.dumps(ff.exports.croissant(certificate, release.transform(table), "shared.csv", "0" * 64))
+    text = json.dumps(croissant(certificate, release.transform(table), "shared.csv", "0" * 64))
     assert "not reveal" not in text
     assert "nearly the same share" not in text
+
+
+def test_card_and_metadata_say_what_is_not_covered(tmp_path):
+    """They travel without the report, and a promise without its limits is read as more than it is."""
+    table = ff.Table(people(), sensitive="sex", identifier="who")
+    shared = ff.share(table, target=0.3, quick=True).save(tmp_path / "out")
+    cases = not_covered(shared.certificate)
+    assert len(cases) >= 3
+    card, metadata = ((tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("card.md", "croissant.json"))
+    assert "Not covered:\n\n" + "\n".join(f"- {case}" for case in cases) in card
+    assert json.loads(metadata)["rai:dataLimitations"][1:] == [f"Not covered: {case}." for case in cases]
+
+
+@pytest.mark.parametrize(("label", "second"), [(["ja", "nein"], "nein"), ([0, 1], "1")])
+def test_the_report_says_of_which_class_a_score_is_the_probability(label, second):
+    """Of 'ja' and 'nein' the score is that of 'nein': the name of its column does not tell."""
+    rows = people().assign(granted=lambda rows: np.where(rows["age"] > 40, *label), fee=lambda rows: rows["age"] * 1.5)
+    shared = ff.share(
+        ff.Table(rows, sensitive="sex", label=["granted", "fee"], identifier="who"), target=0.3, quick=True
+    )
+    page = shared.report.to_html(public=True)
+    assert f"granted_score is the probability of granted = {second}, given the cell." in page
+    assert "fee_score is" not in page, "the mean of a number"
+    given_yes, given_no = (shared.table["granted_score"][shared.table["granted"].astype(str) == str(v)] for v in label)
+    assert given_no.mean() > given_yes.mean()
 
 
 def test_the_card_counts_the_rows_of_the_file(tmp_path):

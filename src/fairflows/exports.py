@@ -15,7 +15,7 @@ import pandas as pd
 
 from fairflows import __version__
 from fairflows.certificate.certificate import FORMAT, Certificate
-from fairflows.report.words import statement_rows, verdict
+from fairflows.report.words import not_covered, statement_rows, verdict
 from fairflows.table.columns import is_number, is_time
 
 Json = dict[str, Any]
@@ -155,7 +155,7 @@ def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: 
         "rai:personalSensitiveInformation": [f"{certificate.sensitive} was removed. {said}"],
         "rai:dataPreprocessingProtocol": [kind.made],
         "rai:dataBiases": [_lost(certificate)],
-        "rai:dataLimitations": [kind.limits],
+        "rai:dataLimitations": [kind.limits, *(f"Not covered: {case}." for case in not_covered(certificate))],
         "prov:wasDerivedFrom": {"@type": "prov:Entity", "name": "the original table", "identifier": certificate.rows},
         "prov:wasGeneratedBy": {"@type": "prov:Activity", "name": f"fairflows {__version__}"},
     }
@@ -200,6 +200,7 @@ def card(certificate: Certificate, table: pd.DataFrame, file: str, n_rows: int) 
         f"| {_cell(row['name'])} | {row['bound']} | {row['accuracy']} | {_cell(row['says'])} |"
         for row in statement_rows(certificate)
     )
+    uncovered = [f"- {_cell(case)}" for case in not_covered(certificate)]
     return "\n".join(
         [
             "---",
@@ -213,6 +214,7 @@ def card(certificate: Certificate, table: pd.DataFrame, file: str, n_rows: int) 
             "",
             *(f"- {_cell(sentence)}" for sentence in verdict(certificate)),
             "",
+            *(["Not covered:", "", *uncovered, ""] if uncovered else []),
             f"Check it: `fairflows check certificate.json {file}`",
             "",
             "| statement | Δ | a guess between two groups is right | |",

@@ -47,6 +47,7 @@ from fairflows.report.words import (
     verdict,
     without_few,
 )
+from fairflows.table.columns import is_continuous, sorted_values
 from fairflows.table.folders import new_file
 from fairflows.table.table import Table
 from fairflows.worth import Usefulness
@@ -279,17 +280,23 @@ def report_contents(
         "audit": None if audit is None else audit.to_dict(),
         "before": None if before is None else _raw_attack(before),
         "usefulness": None if usefulness is None else usefulness.to_dict(),
-        "data": _data(table, split, _computed(model)),
+        "data": _data(table, split, _told_of_columns(model, table)),
         "settings": settings_of(model),
     }
 
 
-def _computed(model: Any) -> list[str]:
-    """Say which columns of shared rows follow from others, and which rules they keep."""
+def _told_of_columns(model: Any, table: Table) -> list[str]:
+    """Say which columns of shared rows follow from others, which rules they keep, and what a score means."""
     if not isinstance(model, Release):
         return []
     notes = [f"Computed instead of drawn: {text}." for text in model.derived]
-    return notes + [f"True in every shared row: {rule}." for rule in model.rules]
+    notes += [f"True in every shared row: {rule}." for rule in model.rules]
+    scores = [] if model.scores_ is None else list(model.scores_)
+    return notes + [
+        f"{name}_score is the probability of {name} = {sorted_values(label)[1]}, given the cell."
+        for name, label in table.label_columns().items()
+        if f"{name}_score" in scores and not is_continuous(label)
+    ]
 
 
 def _raw_distance(contents: Contents) -> float | None:

@@ -645,7 +645,8 @@ def _to_know(shared: Shared) -> Iterator[str]:
         more = ", ".join(f"{percent(right)} for {b:g}" for b, right in worth.items() if b)
         yield (
             f"A score that tells nothing of {c.sensitive} decides {shared.run.labels[0]} right for about "
-            f"{percent(worth[0.0])} of persons. A part of the target can be spent on it (spend=...): {more}."
+            f"{percent(worth[0.0])} of persons. A part of the target can be spent on it (spend=..., or --spend): "
+            f"{more}."
         )
 
 
