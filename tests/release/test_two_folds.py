@@ -364,6 +364,12 @@ def test_a_second_release_of_the_same_rows_is_warned_of(rows, tmp_path):
         two.save(tmp_path / "two")
     found = [ff.Certificate.read(tmp_path / name / "certificate.json").releases for name in ("one", "two")]
     assert found == [1, 2]
+    said = "It is release 2 of these rows"
+    checks = [str(ff.check(tmp_path / name / "certificate.json")) for name in ("one", "two")]
+    assert [said in text for text in checks] == [False, True]
+    for public in ("report-public.html", "card.md", "croissant.json"):
+        texts = [(tmp_path / name / public).read_text(encoding="utf-8").lower() for name in ("one", "two")]
+        assert [said.lower() in text for text in texts] == [False, True], public
     with pytest.warns(DataWarning, match="released before"):
         one.save(tmp_path / "again")
     assert ff.Certificate.read(tmp_path / "again" / "certificate.json").releases == 1, "the same release"

@@ -344,6 +344,9 @@ def _compared(stated: Statement, again: Statement, tolerance: float = 0.0) -> It
 
 
 def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
+    if c.releases > 1:
+        text = f"It is release {c.releases} of these rows, by the producer's record. Two, linked, may tell the group."
+        yield Result("releases", "note", text)
     if any(s.about in ("model", "attack", "new persons") for s in c.statements):
         text = "The model-based bound, the attack and tests do not follow from counts: they are taken on trust."
         yield Result("not checked", "note", text)

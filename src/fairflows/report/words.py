@@ -441,11 +441,12 @@ def achieved(c: Certificate) -> list[str]:
 def not_covered(c: Certificate, usefulness: dict[str, Any] | None = None, merged: bool = False) -> list[str]:
     """Return the cases that the statements about a table do not cover, with their numbers."""
     table, found = c.find("table"), []
+    recorded = f" (it is release {c.releases} of these rows, by the producer's record)" if c.releases > 1 else ""
     if table is not None:
         found = [
             f"somebody who already knows {c.sensitive} of many persons in the file and can place them (knowing a "
             f"random half: {_guess_of(table.known['0.5'])})",
-            "this file together with another release of the same persons",
+            f"this file together with another release of the same persons{recorded}",
             "who is in the file",
         ]
         found += [] if c.find("population") else ["persons who are not in the file"]
