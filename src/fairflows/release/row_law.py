@@ -54,8 +54,8 @@ class RowLaw:
     well or badly the law fits (data-processing inequality). The law never sees the sensitive attribute.
 
     No row is drawn that only one training person has: with or without the label, such a row is drawn again. Neither is
-    a category or a gap that only one training person has, nor the smallest or largest value of a column if only one
-    person has it.
+    a category or a gap that only one training person has, nor a number of one person that is the smallest or largest of
+    the column, or the only such one of its range.
 
     Examples
     --------
