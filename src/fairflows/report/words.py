@@ -684,7 +684,7 @@ def guesses(shared: Shared) -> list[tuple[str, str]]:
         found.append(("after", f"at most {after} if the estimated densities were the truth; nothing about the world"))
     if shared.audit is not None:
         reached = percent_at_least((1 + shared.audit.attack_lower) / 2)
-        found.append(("tried", f"at least {reached} is what {shared.audit.best} reaches against it"))
+        found.append(("tried", f"at least {reached}, reached by an actual attack ({shared.audit.best})"))
     return found
 
 
