@@ -90,7 +90,7 @@ def test_a_true_certificate_of_a_missed_target_is_no_promise(model, tmp_path):
     rows = people(1)
     missed = released(model, rows, ff.certify(model, rows, target=0.061), tmp_path / "missed")
     assert check(missed)
-    assert check(missed).conclusion.endswith(" It is no promise: its status is NOT_MET.")
+    assert check(missed).conclusion.endswith(" It is not a promise: its status is NOT_MET.")
 
 
 def test_what_is_read_is_not_checked_until_it_is(public):

@@ -63,7 +63,7 @@ class Learner:
         chosen = stratified_sample(group, self.most_rows, seed)
         chosen = chosen[n[group[chosen]] > 1]  # a single row cannot be learnt from and stopped by
         scores = []
-        # The audit runs learners side by side; a learner that enormous numbers overwhelm is weak, which is no error.
+        # The audit runs learners side by side; a learner that fails on enormous numbers is weak, not an error.
         with one_thread(), np.errstate(over="ignore", invalid="ignore"):
             learner = self.make(seed, len(chosen), len(np.unique(group[chosen])))
             learnt = learner.fit(_bounded(fit[chosen]), group[chosen])

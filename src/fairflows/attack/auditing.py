@@ -223,7 +223,7 @@ def audit(
     against_release, against_densities = list(attacked.trials(constraints, quick)), list(attacked.density_trials(quick))
     runs = [delayed(trial.run)(delta, random_state) for trial in [*against_release, *against_densities]]
     with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a weak adversary is no error
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a weak adversary is not an error
         found: list[Attack] = Parallel(n_jobs=n_jobs, prefer="threads")(runs)
     n_attacks = len(against_release)
     attacks = sorted(found[:n_attacks], key=_promise, reverse=True)

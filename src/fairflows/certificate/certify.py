@@ -349,7 +349,7 @@ def _columns(case: Case) -> tuple[str, ...]:
 def _look(case: Case) -> tuple[int, list[Look]]:
     """Record the look that a case is, before anything is computed from the rows; its number, and the other looks.
 
-    The sizes of the groups are no look at what tells them apart.
+    Knowing the sizes of the groups is not a look at the cells.
     """
     with open_looks() as looks:
         rows = looks.rows(case.rows.X, case.rows.persons)

@@ -638,7 +638,7 @@ class _Given:
 
     @property
     def label_place(self) -> int | None:
-        """The number of features before the label; None where the label is no column of the table."""
+        """The number of features before the label; None where the label is not a column of the table."""
         return self.X.label_place if self.y is None and isinstance(self.X, Table) else None
 
     def take(self, places: Places) -> _Given:

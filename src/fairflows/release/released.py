@@ -181,7 +181,7 @@ class Released:
         of a `Release`.
         """
         if self.encoder is None:
-            raise DataError(f"{type(self.model).__name__} is no encoder of fairflows.")
+            raise DataError(f"{type(self.model).__name__} is not an encoder of fairflows.")
         rows = self.encoder.read(X, attribute, persons)
         if isinstance(self.encoder, Release) and not self.steps:
             cells = self.encoder.cells(rows)

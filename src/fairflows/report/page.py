@@ -84,7 +84,7 @@ class Report:
     contents : dict
         The result of `report_contents`: the certificate, and what belongs to it, as JSON.
     verified : bool
-        Whether the certificate's seal was checked with the model's key; the page says so. It is no part of the
+        Whether the certificate's seal was checked with the model's key; the page says so. It is not part of the
         contents, since a file cannot vouch for itself.
     """
 

@@ -121,7 +121,7 @@ class FARE(Encoder):
     Parameters
     ----------
     gamma : float
-        0 grows the tree for the label alone, 1 for fairness alone (which is no split at all).
+        0 grows the tree for the label alone, 1 for fairness alone (then nothing is split).
     max_leaves : int
         The most cells.
     min_rows : int
