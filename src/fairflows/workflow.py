@@ -174,7 +174,14 @@ def share(
         )
     say("writing the report")
     contents = report_contents(
-        fitted.model, table, certificate, audit=found, before=before, usefulness=worth, split=fitted.split
+        fitted.model,
+        table,
+        certificate,
+        audit=found,
+        before=before,
+        usefulness=worth,
+        rows=fitted.rows,
+        split=fitted.split,
     )
     page = Report(contents, verified=bool(certificate.seal))
     order = np.random.default_rng().permutation(len(table))  # from the system's entropy: no seed repeats it

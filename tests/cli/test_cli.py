@@ -316,10 +316,13 @@ def test_rules_are_proposed_kept_and_refused(run, tmp_path):
     rows.to_csv(tmp_path / "stays.csv", index=False)
     words = [tmp_path / "stays.csv", "--sensitive", "sex"]
     assert "(--rule): start <= end." in run("describe", *words)[1]
-    run("share", *words, "--target", "0.5", "--rule", "start <= end", "-o", tmp_path / "out", "--quick")
+    _, printed, _ = run("share", *words, "--target", "0.5", "--rule", "start <= end", "-o", tmp_path / "out", "--quick")
     shared = pd.read_csv(tmp_path / "out" / "shared.csv")
     assert (shared["start"] <= shared["end"]).all()
     assert "True in every shared row: start &lt;= end." in (tmp_path / "out" / "report.html").read_text()
+    files = [tmp_path / "out" / name for name in ("report.html", "report.json", "report-public.html")]
+    for text in (printed, *(file.read_text() for file in files)):
+        assert re.search(r"[1-9]\d+ rows of 600 broke a rule and were drawn again", text)
     code, _, err = run("share", *words, "--target", "0.5", "--rule", "end < start", "-o", tmp_path / "other")
     assert code == 2
     assert "rows break it" in err

@@ -86,6 +86,31 @@ def test_rules_hold_in_every_drawn_row():
     assert (free["children"] >= free["persons"]).any()
 
 
+def test_rows_that_rules_redraw_are_counted():
+    X, n = visits(), 40_000  # in two chunks
+    cells = np.zeros(n, dtype=int)
+    free = RowLaw.fit(X, cells[:N], 1).sample(cells, np.random.default_rng(2))
+    assert free.attrs == {}
+    rule = "start <= end"
+    law = RowLaw.fit(X, cells[:N], 1, rules=[rule])
+    found = law.sample(cells, np.random.default_rng(3)).attrs
+    p = Rule(rule).is_broken(free).mean()
+    assert p > 0.01
+    assert found["redrawn"] == pytest.approx(n * p, abs=4 * np.sqrt(2 * n * p * (1 - p)))
+    assert found["repaired"] == 0
+    assert law.sample(cells[:0]).attrs == {"redrawn": 0, "repaired": 0}, "a call counts its own rows"
+    kept = RowLaw.fit(X, cells[:N], 1, rules=["`kind of stay` in ['short', 'long']"])
+    assert kept.sample(cells).attrs == {"redrawn": 0, "repaired": 0}
+
+
+def test_rows_that_redrawing_does_not_mend_are_repaired(monkeypatch):
+    monkeypatch.setattr("fairflows.release.row_law._REDRAWS", 1)
+    X, cells = visits(), np.zeros(N, dtype=int)
+    rows = RowLaw.fit(X, cells, 1, rules=["start <= end"]).sample(cells, np.random.default_rng(1))
+    assert 0 < rows.attrs["repaired"] < rows.attrs["redrawn"]
+    assert not Rule("start <= end").is_broken(rows).any()
+
+
 def test_inequalities_are_proposed():
     assert set(proposed_rules(visits())) == {"start <= end", "children < persons"}
     assert proposed_rules(visits().rename(columns={"persons": "number of persons"}))[0] == "start <= end"

@@ -109,7 +109,7 @@ class Release(Encoder):
         this, a column that is text only because of some persons is refused.
     rules : sequence of str, default=()
         Expressions over columns that are true in every row that is drawn, such as ``"start <= end"``
-        (`fairflows.release.rules`).
+        (`fairflows.release.rules`). ``attrs["redrawn"]`` of the drawn frame counts the rows that broke one at first.
     derive : bool, default=True
         Whether columns that follow from others are recognised, and computed instead of drawn.
     with_score : bool, default=None

@@ -195,6 +195,12 @@ class RowLaw:
             The cells.
         generator : Generator, default=None
             For tests; by default every call has randomness of the operating system's own.
+
+        Returns
+        -------
+        DataFrame
+            The rows. With rules, ``attrs["redrawn"]`` is the number of rows whose first draw broke a rule, and
+            ``attrs["repaired"]`` that of those among them that needed values from the law of all rows.
         """
         cells = _checked_cells(cells, len(self.rows_in))
         generator = np.random.default_rng() if generator is None else generator
@@ -206,26 +212,31 @@ class RowLaw:
             self._draw_chunk(cells[start : start + _ROWS_AT_ONCE], generator)
             for start in range(0, max(len(cells), 1), _ROWS_AT_ONCE)
         ]
-        return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
+        rows = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
+        rows.attrs = {name: sum(part.attrs[name] for part in parts) for name in parts[0].attrs}
+        return rows
 
     def _draw_chunk(self, cells: IntArray, generator: np.random.Generator) -> pd.DataFrame:
         """Draw rows, those again that only one person has or that break a rule."""
         codes = self._draw_codes(cells, None, generator)
         places = self._draw_places(codes, generator)
         columns = self._columns(places)
-        broken = self._is_broken(columns)
+        breaks_rule, n_repaired = self._breaks_rule(columns), 0
+        broken = breaks_rule | self._is_outside(columns)
         again = np.flatnonzero(self._is_own(places, columns) | broken)
         has_changed = len(again) > 0
         for attempt in range(_REDRAWS + _MIXES):
             if not len(again):
                 break
+            if attempt == _REDRAWS:
+                n_repaired = int(breaks_rule[again].sum())
             kept = {name: code[again] for name, code in codes.items()}
             new = self._draw_codes(cells[again], kept, generator, broken[again], attempt >= _REDRAWS)
             new_places = self._draw_places(new, generator)
             new_columns = self._columns(new_places)
             for name in self.parts:
                 codes[name][again], places[name][again] = new[name], new_places[name]
-            broken[again] = self._is_broken(new_columns)
+            broken[again] = self._breaks_rule(new_columns) | self._is_outside(new_columns)
             again = again[self._is_own(new_places, new_columns) | broken[again]]
         if len(again):
             raise DataError(
@@ -234,7 +245,9 @@ class RowLaw:
                 "values."
             )
         columns = self._columns(places) if has_changed else columns
-        return pd.DataFrame({name: columns[name].array for name in self.names}, copy=False)
+        rows = pd.DataFrame({name: columns[name].array for name in self.names}, copy=False)
+        rows.attrs = {"redrawn": int(breaks_rule.sum()), "repaired": n_repaired} if self.rules else {}
+        return rows
 
     def _draw_codes(
         self,
@@ -282,16 +295,20 @@ class RowLaw:
                 is_own |= self.taken.take(self.taken.searchsorted(hashes), mode="clip") == hashes
         return is_own
 
-    def _is_broken(self, columns: Columns) -> BoolArray:
-        """Return which rows break a rule, or have a computed number outside the range of the training rows."""
-        is_broken = np.zeros(len(next(iter(columns.values()))), dtype=bool)
-        if self.rules:
-            rows = pd.DataFrame({name: columns[name] for rule in self.rules for name in rule.columns})
-            is_broken |= np.any([rule.is_broken(rows) for rule in self.rules], axis=0)
+    def _breaks_rule(self, columns: Columns) -> BoolArray:
+        """Return which rows break a rule."""
+        if not self.rules:
+            return np.zeros(len(next(iter(columns.values()))), dtype=bool)
+        rows = pd.DataFrame({name: columns[name] for rule in self.rules for name in rule.columns})
+        return np.any([rule.is_broken(rows) for rule in self.rules], axis=0)
+
+    def _is_outside(self, columns: Columns) -> BoolArray:
+        """Return which rows have a computed number outside the range of the training rows."""
+        is_outside = np.zeros(len(next(iter(columns.values()))), dtype=bool)
         for name, (low, high) in self.limits.items():
             value = floats(columns[name])
-            is_broken |= (value < low) | (value > high)
-        return is_broken
+            is_outside |= (value < low) | (value > high)
+        return is_outside
 
     def _hashes(self, places: Mapping[Hashable, Places], columns: Columns) -> Iterator[Hashes]:
         """Yield a keyed hash of the features of every row, and of the whole row where it has a label.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib import rc_context
@@ -41,6 +42,7 @@ from fairflows.report.words import (
     percent,
     percent_at_least,
     percent_at_most,
+    redrawn,
     remedies,
     spent,
     statement_rows,
@@ -255,6 +257,7 @@ def report_contents(
     audit: Audit | None = None,
     before: Audit | None = None,
     usefulness: Usefulness | None = None,
+    rows: pd.DataFrame | None = None,
     split: str = "",
 ) -> Contents:
     """Return the contents of a `Report`, as plain values.
@@ -271,6 +274,8 @@ def report_contents(
         Attacks on the release, and on the raw rows.
     usefulness : Usefulness, default=None
         What the shared table is worth.
+    rows : DataFrame, default=None
+        The rows that are shared.
     split : str, default=""
         A sentence about the parts of the rows.
     """
@@ -280,17 +285,18 @@ def report_contents(
         "audit": None if audit is None else audit.to_dict(),
         "before": None if before is None else _raw_attack(before),
         "usefulness": None if usefulness is None else usefulness.to_dict(),
-        "data": _data(table, split, _told_of_columns(model, table)),
+        "data": _data(table, split, _told_of_columns(model, table, rows)),
         "settings": settings_of(model),
     }
 
 
-def _told_of_columns(model: Any, table: Table) -> list[str]:
+def _told_of_columns(model: Any, table: Table, rows: pd.DataFrame | None) -> list[str]:
     """Say which columns of shared rows follow from others, which rules they keep, and what a score means."""
     if not isinstance(model, Release):
         return []
     notes = [f"Computed instead of drawn: {text}." for text in model.derived]
     notes += [f"True in every shared row: {rule}." for rule in model.rules]
+    notes += [] if rows is None else redrawn(rows)
     scores = [] if model.scores_ is None else list(model.scores_)
     return notes + [
         f"{name}_score is the probability of {name} = {sorted_values(label)[1]}, given the cell."

@@ -18,6 +18,8 @@ from fairflows.bounds.planning import plan_cells
 from fairflows.bounds.shared_table import drawn_rates_upper_bound
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fairflows.attack.auditing import Audit
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.statement import Statement
@@ -641,6 +643,7 @@ def _to_know(shared: Shared) -> Iterator[str]:
         )
     if shared.audit is None:
         yield "Nothing was attacked or measured (quick=True, or too few persons): the statements hold without that."
+    yield from redrawn(shared.table)
     worth = {} if getattr(shared.release, "spend", 0.0) else worth_of_spending(shared.release)
     if worth and max(worth.values()) > worth[0.0] + _GAIN:
         more = ", ".join(f"{percent(right)} for {b:g}" for b, right in worth.items() if b)
@@ -649,6 +652,18 @@ def _to_know(shared: Shared) -> Iterator[str]:
             f"{percent(worth[0.0])} of persons. A part of the target can be spent on it (spend=..., or --spend): "
             f"{more}."
         )
+
+
+def redrawn(rows: pd.DataFrame) -> list[str]:
+    """Say how many rows were drawn again because of rules, where rules were given.
+
+    The number may be public: it depends on nothing but cells and fresh randomness, as the rows do.
+    """
+    if "redrawn" not in rows.attrs:
+        return []
+    n_repaired = rows.attrs["repaired"]
+    of_all = f", some of them ({n_repaired:,}) with values from the law of all rows" if n_repaired else ""
+    return [f"{rows.attrs['redrawn']:,} rows of {len(rows):,} broke a rule and were drawn again{of_all}."]
 
 
 def worth_of_spending(release: Any) -> dict[float, float]:
