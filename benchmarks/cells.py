@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 
 from fairflows.bounds import cell_upper_bound, fare_upper_bound
+from fairflows.encoder.base import cells_of, read_again
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataWarning
 from fairflows.paper.baselines import RawFeatures
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
 from fairflows.release.release import Release
-from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
 from fairflows.tradeoff import count_labels, group_metrics
@@ -58,7 +58,7 @@ def on_dataset(name: str) -> list[dict[str, Any]]:
     train, validation, test = DATA[name]().split(random_state=0)
     most = int(train.persons.rows_each().max())
     encoder = FairMatching(key=bytes(32), density="counts").fit(train)
-    rows = encoder.read(train, None, repeatable_persons(train))
+    rows = read_again(encoder, train)
     Z = encoder.encode(rows)
     parts = {
         "validation": validation.one_row_per_person(0),
@@ -72,7 +72,7 @@ def on_dataset(name: str) -> list[dict[str, Any]]:
         )
         counts = {part: counted(release, table) for part, table in parts.items()}
         persons = parts["persons"]
-        predicted = Released.of(release).predict(persons)
+        predicted = release.predict_rows(read_again(release, persons))
         metrics = group_metrics(count_labels([0, 1], persons.y, predicted, persons.a.to_numpy(), 2))
         base = np.bincount(train.a.to_numpy(), minlength=2)
         found.append(
@@ -92,7 +92,7 @@ def on_dataset(name: str) -> list[dict[str, Any]]:
 
 
 def counted(release: Release, table: Table) -> Any:
-    cells = Released.of(release).cells(table)
+    cells = cells_of(release, table)
     return np.stack([np.bincount(cells[(table.a == g).to_numpy()], minlength=release.n_cells_) for g in (0, 1)])
 
 

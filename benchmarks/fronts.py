@@ -30,7 +30,7 @@ from sklearn.base import clone
 
 from fairflows.attack.auditing import audit
 from fairflows.bounds import cell_upper_bound, total_variation
-from fairflows.encoder.base import Encoder, is_fitted, label_values
+from fairflows.encoder.base import Encoder, is_fitted, label_values, read_again
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_tree import FairTree
@@ -41,7 +41,6 @@ from fairflows.paper.datasets import load_compas, load_crime, load_health, load_
 from fairflows.paper.experiments.problems import cells_by_group, changed, labels_of
 from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, in_processes, new_figure
 from fairflows.release.release import Release
-from fairflows.release.released import Released
 from fairflows.steps import chosen_device
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
@@ -143,7 +142,7 @@ METHODS = tuple(methods(2, "person", True, "cpu"))
 def measured(encoder: Encoder, parts: Parts, unit: Unit) -> dict[str, object]:
     """What a release keeps and what is certified of it, on certification persons."""
     rows = parts.counted(unit)
-    counts, predicted = cells_by_group(encoder, rows), Released.of(encoder).predict(rows)
+    counts, predicted = cells_by_group(encoder, rows), encoder.predict_rows(read_again(encoder, rows))
     groups, y = rows.group_numbers(encoder.groups_), labels_of(rows)
     metrics = group_metrics(count_labels(label_values(encoder), y, predicted, groups, len(counts)))
     found: dict[str, object] = {

@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 from fronts import Parts, measured, methods
 
-from fairflows.encoder.base import Encoder
+from fairflows.encoder.base import Encoder, cells_of
 from fairflows.paper.experiments.result import FIRST_SEED
-from fairflows.release.released import Released
 
 REUSED: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
     "METAB3": lambda X: X["PrimaryConditionGroup=METAB3"] > 0,
@@ -41,9 +40,9 @@ SETTINGS = {
 
 def reuse(encoder: Encoder, parts: Parts) -> dict[str, object]:
     """How well each of other columns is predicted by the cell's most frequent value among the rows it was fitted to."""
-    released, rows = Released.of(encoder), parts.counted("person")
+    rows = parts.counted("person")
     k = int(encoder.n_cells_ or 0)
-    known, asked = released.cells(parts.fit), released.cells(rows)
+    known, asked = cells_of(encoder, parts.fit), cells_of(encoder, rows)
     accuracies, majorities = {}, []
     for name, column in REUSED.items():
         value, truth = column(parts.fit.X).to_numpy(), column(rows.X).to_numpy()

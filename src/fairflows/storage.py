@@ -74,7 +74,6 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.release.partitions": "NumericView NumberColumn LevelColumn TreePartition",
     "sklearn.linear_model": "LogisticRegression",
     "sklearn.ensemble": "HistGradientBoostingClassifier HistGradientBoostingRegressor",
-    "sklearn.pipeline": "Pipeline",
     "torch.distributions": "Normal MultivariateNormal Independent MixtureSameFamily Categorical Laplace StudentT Chi2 "
     "Gamma Beta Dirichlet Exponential",
 }
@@ -101,11 +100,11 @@ class Storable(Protocol):
 
 
 def save(model: Any, path: str | Path) -> None:
-    """Save a fitted encoder, a pipeline that starts with one, or a density.
+    """Save a fitted encoder or a density.
 
     Parameters
     ----------
-    model : encoder, Pipeline or density
+    model : encoder or density
         What to save. Classifiers inside it must be `LogisticRegression` or scikit-learn's gradient-boosted trees:
         others have no form but a pickle. A `Bijection` or `Density` of your own is saved without its code, which
         `load` then takes as ``own``.
@@ -315,7 +314,7 @@ class _Writer:
         what = "a function" if inspect.isroutine(value) else f"a {kind.__name__}"
         raise DataError(
             f"{where}: {what} cannot be saved: a saved model holds no code. What can: fairflows' own encoders, "
-            "densities and releases, pipelines of them, common torch.distributions, LogisticRegression, "
+            "densities and releases, common torch.distributions, LogisticRegression, "
             "HistGradientBoostingClassifier, and objects of your own with to_dict and from_dict, as a Bijection or a "
             "Density has. A setting that only training needs may be replaced with set_params first."
         )

@@ -30,9 +30,9 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-from fairflows.encoder.base import MORE_ROWS, Encoder
+from fairflows.encoder.base import MORE_ROWS, Encoder, fitted_encoder
 from fairflows.exceptions import DataError, check_choice, warn_user
-from fairflows.release.released import Model, Released, check_apart, role_values
+from fairflows.release.release import Release
 from fairflows.table import columns as kinds
 from fairflows.table.columns import Schema, check_known
 from fairflows.table.folders import check_file, new_file, new_folder, side_folder
@@ -65,7 +65,7 @@ _TYPES = {
 
 
 def encode_batch(
-    model: Model,
+    model: Encoder,
     batch: Batch,
     *,
     sensitive: str | Sequence[str] | None = None,
@@ -76,7 +76,7 @@ def encode_batch(
     missing_label: MissingLabel = "error",
     keep: Sequence[str] = (),
     precision: Precision = "float32",
-    key: bytes | Sequence[bytes] | None = None,
+    key: bytes | None = None,
 ) -> Batch:
     """Encode an Arrow record batch or table. The result depends on the batch alone.
 
@@ -95,8 +95,8 @@ def encode_batch(
 
     Parameters
     ----------
-    model : encoder or pipeline
-        Fitted model.
+    model : encoder
+        Fitted encoder, such as a `Release`.
     batch : RecordBatch or Table
         Rows with the columns that the model was fitted on.
     sensitive : str or list of str, default=None
@@ -114,10 +114,10 @@ def encode_batch(
         Columns of the batch that are written unchanged, after the others.
     precision : {"float32", "float64"}, default="float32"
         Type of encoded numbers. They are computed in float64. Whole rows in the table's own columns keep their types.
-    key : bytes or sequence of bytes, default=None
+    key : bytes, default=None
         Secret key of the model, ``bytes(model.key_)``. Engines send a model to their workers as a pickle, which leaves
         the key out, and a model without its key encodes nothing. So you decide whether the workers get the key, and
-        how. A pipeline with several of our encoders has one key for each.
+        how.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def encode_batch(
         precision=precision,
     )
     if key is not None:
-        encode.restore_keys([key] if isinstance(key, bytes) else key)
+        model.key_.restore(key)
     is_table = isinstance(batch, pa.Table)
     encoded, found = encode(batch if is_table else pa.Table.from_batches([batch]))
     encode.check_number_of_rows(found)
@@ -211,7 +211,7 @@ class BatchEncoder:
 
     def __init__(
         self,
-        model: Model,
+        model: Encoder,
         *,
         sensitive: str | Sequence[str] | None = None,
         grouping: Grouping | None = None,
@@ -225,9 +225,9 @@ class BatchEncoder:
         check_choice("precision", precision, get_args(Precision))
         check_choice("missing_group", missing_group, get_args(MissingGroup))
         check_choice("missing_label", missing_label, get_args(MissingLabel))
-        self._released, self._grouping = Released.of(model), grouping
+        encoder = self._encoder = fitted_encoder(model)
+        self._grouping = grouping
         self._missing_group, self._missing_label = missing_group, missing_label
-        encoder = encoder_of(self._released)
         self._features = list(map(str, encoder.schema_.kinds))
         if not self._features:
             raise DataError("The model was fitted on rows without column names, so a file's columns cannot be matched.")
@@ -236,12 +236,9 @@ class BatchEncoder:
         named = [label] if isinstance(label, str) else list(label or [])
         self._labels = named if missing_label != "keep" else []
         self._keep = list(dict.fromkeys(keep))
-        self.schema = self._released.table_schema(self._sensitive, self._labels, grouping)
+        self.schema = table_schema(encoder, self._sensitive, self._labels, grouping)
         # Rows in the table's own columns keep their types.
-        self._single = precision == "float32" and not self._released.draws_rows
-        last = self._released.last
-        # Only its rows tell which columns a step that is not ours gives.
-        self._types = None if last is None else _types(last, self._single)
+        self._types = _types(encoder, single=precision == "float32" and not encoder.traits.draws_rows)
 
     def needed(self, source: Collection[str]) -> list[str]:
         """Return the columns of a source that are needed. Raise if it lacks one; it may lack labels."""
@@ -256,31 +253,20 @@ class BatchEncoder:
     @property
     def needs_identifier(self) -> bool:
         """Whether rows get coins or noise, and no column names their persons."""
-        return self.identifier is None and any(encoder.traits.randomised for encoder in self._released.encoders)
-
-    @property
-    def keys(self) -> list[bytes]:
-        """The secret keys of the model's encoders, which a pickle leaves out."""
-        return [bytes(encoder.key_) for encoder in self._released.encoders]
-
-    def restore_keys(self, keys: Sequence[bytes]) -> None:
-        """Give the secret keys back to a model that came out of a pickle."""
-        encoders = self._released.encoders
-        if len(keys) != len(encoders):
-            raise DataError(
-                f"The model has {len(encoders)} encoders, each with a key of its own; got {len(keys)} keys."
-            )
-        for encoder, key in zip(encoders, keys, strict=True):
-            encoder.key_.restore(key)
+        return self.identifier is None and self._encoder.traits.randomised
 
     def output_schema(self, source: pa.Schema) -> pa.Schema:
-        """Return the schema of encoded batches of a source, as far as the encoded columns are known."""
+        """Return the schema of encoded batches of a source."""
         self.needed(known := set(source.names))
         if len(known) < len(source.names):
             check_names(source.names)
-        types = pa.schema([]) if self._types is None else self._types
-        check_apart(types.names, self._keep)
-        return pa.schema([*types, *(pa.field(name, plain_type(source.field(name).type)) for name in self._keep)])
+        for name in self._keep:
+            if name in self._types.names:
+                raise DataError(
+                    f"Column {name!r} is written by the model and cannot be kept as well: rename the column of the "
+                    "table."
+                )
+        return pa.schema([*self._types, *(pa.field(name, plain_type(source.field(name).type)) for name in self._keep)])
 
     def __call__(self, batch: pa.Table) -> tuple[pa.Table, Found]:
         """Encode the rows of a table, and append the columns to keep. Return also the findings about the rows."""
@@ -298,16 +284,19 @@ class BatchEncoder:
         attribute = attribute_of(frame, self._sensitive, self._grouping) if self._sensitive else None
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
         features = frame[self._features]  # which are checked as they are read
-        encoded, rows, cells = self._released.encode_rows(features, attribute, persons)
-        if cells is not None:
-            shape = len(encoder_of(self._released).groups_), int(self._released.n_cells or 0)
+        encoder = self._encoder
+        rows = encoder.read(features, attribute, persons)
+        if isinstance(encoder, Release):
+            cells, shape = encoder.cells(rows), (len(encoder.groups_), encoder.n_cells_)
             found.counts = np.bincount(rows.group * shape[1] + cells, minlength=shape[0] * shape[1]).reshape(shape)
-        found.unknown.update(rows.count_unknown(encoder_of(self._released).groups_))
+            encoded = encoder.draw(cells)
+        else:
+            encoded = encoder.encode(rows)
+        found.unknown.update(rows.count_unknown(encoder.groups_))
         found.beyond.update({name: n["beyond"] for name, n in rows.outside.by_column().items() if "beyond" in n})
         if persons is not None and persons.names is not None:
             found.rows_each = pd.Series(persons.rows_each(), keyed_hashes(persons.names, b"", "rows of a person"))
-        table = to_arrow(encoded, self._types, self._single)
-        check_apart(table.schema.names, self._keep)
+        table = as_arrow(encoded, self._types)
         for name in self._keep:
             kept_column = batch.column(name)
             table = table.append_column(name, kept_column.cast(plain_type(kept_column.type)))
@@ -315,14 +304,28 @@ class BatchEncoder:
 
     def check_number_of_rows(self, found: Found) -> None:
         """Raise if a person has more rows than those that the model was fitted to."""
-        check_most_rows(found.rows_each.to_numpy(), encoder_of(self._released).most_rows_ or 1, MORE_ROWS)
+        check_most_rows(found.rows_each.to_numpy(), self._encoder.most_rows_ or 1, MORE_ROWS)
 
 
-def encoder_of(released: Released) -> Encoder:
-    """Return the encoder that rows reach first; raise for a model that is not ours."""
-    if released.encoder is None:
-        raise DataError(f"Files are encoded by fairflows' own encoders; got {type(released.model).__name__}.")
-    return released.encoder
+def table_schema(
+    encoder: Encoder, sensitive: Sequence[str], labels: Sequence[str] = (), grouping: Grouping | None = None
+) -> Schema:
+    """Return the content that the columns of a file must have to be read as rows of the encoder.
+
+    With a grouping, the sensitive columns hold what it makes groups of.
+    """
+    schema = encoder.schema_.with_values(_role_values(encoder, sensitive, labels))
+    return schema if grouping is None or not sensitive else Schema(schema.kinds | grouping.schema(sensitive).kinds)
+
+
+def _role_values(
+    encoder: Encoder, sensitive: Sequence[str], labels: Sequence[str] = ()
+) -> dict[str, Sequence[Hashable] | np.ndarray]:
+    """Return the values of the sensitive column, where it is a single one, and of the first label."""
+    values: dict[str, Sequence[Hashable] | np.ndarray] = {}
+    if len(sensitive) == 1 and encoder.groups_:
+        values[sensitive[0]] = encoder.groups_
+    return values if not labels or encoder.classes_ is None else {**values, labels[0]: encoder.classes_}
 
 
 def sensitive_columns(encoder: Encoder, given: str | Sequence[str] | None) -> list[str]:
@@ -340,12 +343,10 @@ def attribute_of(rows: pd.DataFrame, names: list[str], grouping: Grouping | None
     return rows[names[0]] if len(names) == 1 else rows[names]
 
 
-def to_arrow(frame: pd.DataFrame, schema: pa.Schema | None = None, single: bool = False) -> pa.Table:
-    """Convert a frame to an Arrow table of a schema, or of its own types; with `single`, round floats to 32 bits."""
-    if schema is not None:
-        return as_arrow(frame, schema)
+def to_arrow(frame: pd.DataFrame) -> pa.Table:
+    """Convert a frame to an Arrow table of types that all batches share."""
     table = as_arrow(frame)
-    types = [pa.float32() if single and t == pa.float64() else plain_type(t) for t in table.schema.types]
+    types = [plain_type(t) for t in table.schema.types]
     return table.cast(pa.schema(list(zip(table.schema.names, types, strict=True))))
 
 
@@ -379,7 +380,7 @@ OnProgress = Callable[[int, int | None], None]
 
 
 def encode_file(
-    model: Model,
+    model: Encoder,
     source: str | Path,
     target: str | Path,
     *,
@@ -398,8 +399,8 @@ def encode_file(
 
     Parameters
     ----------
-    model : encoder or pipeline
-        Fitted model.
+    model : encoder
+        Fitted encoder, such as a `Release`.
     source, target : path
         CSV or Parquet files, by their names; they need not be of one kind. The source may be an Excel file. A CSV file
         is written in UTF-8, with decimal points and commas, or tabs where its name ends in .tsv.
@@ -432,7 +433,6 @@ def encode_file(
     found = Found() if found is None else found
     show = on_progress or (lambda done, total: None)
     batches = read_batches(path, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
-    # The first batch fixes the columns, where a model ends with another library's step.
     counted = _of_one_schema(_counted(in_order(encoded, batches), found, lambda done: show(done, file.n_rows)))
     # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
     n_expected = file.n_rows or path.stat().st_size // 32
@@ -447,7 +447,7 @@ def encode_file(
 
 
 def decode_file(
-    model: Model,
+    model: Encoder,
     source: str | Path,
     target: str | Path,
     *,
@@ -479,14 +479,13 @@ def decode_file(
         The number of decoded rows.
     """
     check_file(Path(target), Path(source))
-    released = Released.of(model)
-    encoder = encoder_of(released)
-    if released.n_cells is not None or released.steps:
+    encoder = fitted_encoder(model)
+    if encoder.traits.cells:
         raise DataError("A release of cells cannot be decoded: the cell is all that is left of a row.")
     names = [str(name) for name in encoder.get_feature_names_out()]
     sensitive = sensitive_columns(encoder, sensitive)
     identifier = identifier if identifier is not None else encoder.identifier
-    schema = encoder.output_.schema.with_values(role_values(encoder, sensitive))
+    schema = encoder.output_.schema.with_values(_role_values(encoder, sensitive))
     if grouping is not None:
         schema = Schema(schema.kinds | grouping.schema(sensitive).kinds)
     path, columns = Path(source), [*names, *sensitive, *([] if identifier is None else [identifier])]
@@ -505,15 +504,15 @@ def decode_file(
         return write_table(_of_one_schema(tables), side, Path(target))
 
 
-def encode_folder(model: Model, source: str | Path, target: str | Path, **settings: Any) -> int:
+def encode_folder(model: Encoder, source: str | Path, target: str | Path, **settings: Any) -> int:
     """Encode a folder of Parquet files on a Ray cluster, with Ray Data's own reading, shuffling and writing.
 
     The secret key travels to the workers and lies in Ray's object store until the job ends. The ledger stays here.
 
     Parameters
     ----------
-    model : encoder or pipeline
-        Fitted model.
+    model : encoder
+        Fitted encoder, such as a `Release`.
     source, target : path or URI
         Folders that all workers reach. A target on a file system must not exist, and appears when it is complete.
     **settings
@@ -540,7 +539,7 @@ def encode_folder(model: Model, source: str | Path, target: str | Path, **settin
             rows = data.read_parquet(str(source))
             schema = rows.schema().base_schema
             encode.output_schema(schema)
-            work = partial(encode_batch, model, key=encode.keys, **settings)
+            work = partial(encode_batch, model, key=bytes(model.key_), **settings)
             needed = rows.select_columns(encode.needed(schema.names))
             encoded = needed.map_batches(work, batch_format="pyarrow", batch_size=BATCH_ROWS)
             encoded.random_shuffle(seed=secrets.randbits(31)).write_parquet(str(written))

@@ -25,11 +25,19 @@ from fairflows.bounds import (
 )
 from fairflows.bounds.arguments import CHOOSING, affordable_draws, delta_of_look
 from fairflows.bounds.planning import check_reachable, planned_cell_bound
-from fairflows.encoder.base import Encoder, FloatArray, IntArray, LatentLaw, is_fitted, label_values
+from fairflows.encoder.base import (
+    Encoder,
+    FloatArray,
+    IntArray,
+    LatentLaw,
+    cells_of,
+    is_fitted,
+    label_values,
+    read_again,
+)
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError, warn_user
 from fairflows.release.release import Release
-from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.table import Table
 
 MEASURES = ("delta", "adversary_accuracy", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
@@ -186,8 +194,7 @@ def frontier(
     fitted = [encoder for encoder in encoders if is_fitted(encoder)]
     predictions: Iterator[np.ndarray] = iter(())
     if fitted and fitted[0].classes_ is not None and validation.y is not None:
-        persons = repeatable_persons(validation)
-        predictions = (model.predict_rows(model.read(validation, None, persons)) for model in fitted)
+        predictions = (model.predict_rows(read_again(model, validation)) for model in fitted)
     rows = [
         {"strength": strength, "seed": seed, **_measure(encoder, validation, predictions, n_draws)}
         for (strength, seed), encoder in zip(product(strengths, seeds), encoders, strict=True)
@@ -204,7 +211,7 @@ def _measure(encoder: Encoder, rows: Table, predictions: Iterator[np.ndarray], n
         return {"delta": np.nan}
     law = encoder.latent_law()
     if law is None and encoder.traits.cells:
-        law = ExactLaw(counted_laws(Released.of(encoder), rows, encoder.groups_))
+        law = ExactLaw(counted_laws(encoder, rows, encoder.groups_))
     measured = _model_distance(law, n_draws, len(encoder.groups_))
     predicted = next(predictions, None)
     if predicted is not None:
@@ -263,10 +270,10 @@ def group_metrics(counts: FloatArray) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
-def counted_laws(released: Released, rows: Table, groups: list[Hashable]) -> FloatArray:
+def counted_laws(encoder: Encoder, rows: Table, groups: list[Hashable]) -> FloatArray:
     """Return each group's law of cells among these rows, shape (K, k)."""
-    shape = len(groups), int(released.n_cells or 0)
-    counts = rows.count_cells(rows.group_numbers(groups), released.cells(rows), shape).sum(axis=0)
+    shape = len(groups), int(encoder.n_cells_ or 0)
+    counts = rows.count_cells(rows.group_numbers(groups), cells_of(encoder, rows), shape).sum(axis=0)
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
@@ -299,11 +306,10 @@ def with_cells(
     releases, rows = [], []
     for encoder, place in zip(front.encoders, front.measured[["strength", "seed"]].to_dict("records"), strict=True):
         for release in _releases(encoder, train) if is_fitted(encoder) else ():
-            released = Released.of(release)
-            expected = expected_bound(counted_laws(released, judged, train.groups), n, delta)
+            expected = expected_bound(counted_laws(release, judged, train.groups), n, delta)
             row = place | {"n_cells": release.n_cells_, "delta": expected}
             if train.y is not None:
-                row["accuracy"] = float((released.predict(judged) == judged.y).mean())
+                row["accuracy"] = float((release.predict_rows(read_again(release, judged)) == judged.y).mean())
             releases.append(release)
             rows.append(row)
     return Frontier(releases, pd.DataFrame(rows, columns=None if rows else ["strength", "seed", "n_cells", "delta"]))
@@ -323,7 +329,7 @@ def _releases(encoder: Encoder, train: Table) -> Iterator[Release]:
     """Fit releases with growing numbers of cells, until the number grows no more."""
     most: int = 0
     rows = encoder.read(train)
-    Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
+    Z = encoder.encode(read_again(encoder, train, "fit"))
     for n_cells in _N_CELLS:
         release = Release(n_cells=n_cells, output="cell").fit_around(encoder, rows, Z, train.y)
         if (release.n_cells_ or 0) > most:

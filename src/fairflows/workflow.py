@@ -24,7 +24,7 @@ from fairflows.certificate.check import difference_from_counts, file_sha256
 from fairflows.certificate.looks import open_looks
 from fairflows.certificate.statement import FoldCounts, table_statement
 from fairflows.display import html_card
-from fairflows.encoder.base import Encoder
+from fairflows.encoder.base import Encoder, in_single_precision, read_again
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
@@ -32,11 +32,10 @@ from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
 from fairflows.exports import EXPORTED, export_files
 from fairflows.release.release import Release
-from fairflows.release.released import Released, Transformer, repeatable_persons
 from fairflows.report import words
 from fairflows.report.page import Report, report_contents
 from fairflows.storage import FILES, save
-from fairflows.stream import Found, encode_file, to_arrow, write_table
+from fairflows.stream import Found, encode_file, table_schema, to_arrow, write_table
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
@@ -322,7 +321,9 @@ class _Job:
             "person is in two parts. The certificate covers the last part, and persons from the same population who "
             "come later. Rows of the other parts are not covered."
         )
-        rows = Released.of(model).encode(table)
+        rows = model.encode(model.read(table))
+        if self.output == "latent":
+            rows = in_single_precision(rows)
         apart = None if self.quick else Apart(model, train, certifying, None)
         return _Fitted(model, rows, certifying, target, apart, split)
 
@@ -339,7 +340,7 @@ class _Job:
 def _with_whole_rows(release: Release, train: Table, rules: Sequence[str], score: bool | None) -> Release:
     """Return a release with the same cells that draws whole rows."""
     encoder = release.models_[0].encoder
-    Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
+    Z = encoder.encode(read_again(encoder, train, "fit"))
     changed = {"encoder": None, "output": "row", "rules": rules, "with_score": score}
     settings = {**release.get_params(deep=False), **changed}
     return Release(**settings).fit_around(encoder, encoder.read(train), Z, train.y)
@@ -411,13 +412,11 @@ class Run:
         names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label")
         return {name: getattr(self, name) for name in names}
 
-    def table_of(self, path: Path, model: Transformer, text_format: TextFormat | None = None) -> Table:
+    def table_of(self, path: Path, model: Encoder, text_format: TextFormat | None = None) -> Table:
         """Read a later file: the columns that the model knows, read and grouped as its own rows were."""
-        released = Released.of(model)
-        schema = released.table_schema(self.sensitive, self.labels, self.grouping)
+        schema = table_schema(model, self.sensitive, self.labels, self.grouping)
         frame = read_frame(path, schema, self.identifier, text_format)
-        features = [] if released.encoder is None else map(str, released.encoder.schema_.kinds)
-        known = {*features, *self.sensitive, *self.labels, self.identifier}
+        known = {*map(str, model.schema_.kinds), *self.sensitive, *self.labels, self.identifier}
         return Table(
             frame[[name for name in frame if name in known]],
             name=path.name,
@@ -501,7 +500,7 @@ class Shared:
             The result as it was written.
         """
         check_choice("kind", kind, tuple(SHARED))
-        out, key = Path(folder), Released.of(self.release).secret
+        out = Path(folder)
         check_place(out, replace=replace)
         certificate = replace_(self.certificate, releases=record_release(self.seen, self.certificate.model))
         with new_folder(out) as side:
@@ -518,8 +517,7 @@ class Shared:
                         self.release, whole, shared, time_formats=self.run.time_formats, found=found, **self.run.roles
                     )
                 certificate = of_whole_file(certificate, found)
-            draws = Released.of(self.release).draws_rows
-            certificate = naming_released_file(certificate, shared, n_rows, key, draws_rows=draws)
+            certificate = naming_released_file(certificate, shared, n_rows).sealed(self.release.key_)
             contents = {**self.report.contents, "certificate": certificate.to_dict()}
             if whole is not None:
                 told = (
@@ -587,16 +585,13 @@ def of_whole_file(certificate: Certificate, found: Found) -> Certificate:
     )
 
 
-def naming_released_file(
-    certificate: Certificate, path: Path, n_rows: int, key: bytes, *, draws_rows: bool = False
-) -> Certificate:
-    """Return the certificate, sealed anew, with the SHA-256 of a released file of so many rows."""
+def naming_released_file(certificate: Certificate, path: Path, n_rows: int) -> Certificate:
+    """Return the certificate, without a seal, with the SHA-256 of a released file of so many rows."""
     headline = certificate.headline
     counted = headline is not None and sum(headline.n.values()) == n_rows
     if headline is not None and counted:  # the cells behind drawn rows are not in the file
-        counted = headline.about == "table" if draws_rows else not difference_from_counts(path, certificate)
-    certificate = certificate.with_file(path.name, file_sha256(path), counted=counted)
-    return certificate.sealed(key) if key else certificate
+        counted = headline.about == "table" if certificate.draws_rows else not difference_from_counts(path, certificate)
+    return certificate.with_file(path.name, file_sha256(path), counted=counted)
 
 
 def check_place(out: Path, source: Path | None = None, *, replace: bool) -> None:
@@ -638,13 +633,13 @@ def read_run(out: Path) -> Run:
     return found
 
 
-def certified_part(table: Table, run: Run, certificate: Certificate, model: Transformer) -> Table:
+def certified_part(table: Table, run: Run, certificate: Certificate, model: Encoder) -> Table:
     """Return the rows that a certificate is about: the whole table, or the part that `share` certified on."""
     if sum(certificate.n.values()) > run.rows:
         raise DataError(
             f"The certificate counts {sum(certificate.n.values()):,} rows of a file that was shared by a sample of "
             f"{run.rows:,}: it cannot be computed again by a model and one table. `fairflows check` compares the file."
         )
-    if len(table) != run.rows or table.fingerprint(Released.of(model).secret) == certificate.rows:
+    if len(table) != run.rows or table.fingerprint(model.key_) == certificate.rows:
         return table
     return table.split(CERTIFYING, VALIDATION, run.random_state)[2]

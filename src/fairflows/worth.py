@@ -18,11 +18,11 @@ from sklearn.metrics import roc_auc_score
 
 from fairflows.attack.risks import Risk, measure_risks
 from fairflows.codec import one_hot
+from fairflows.encoder.base import Encoder, encode_again, fitted_encoder
 from fairflows.encoder.fair_tree import FairTree, best_rates
 from fairflows.encoder.rows import Label
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.release import Release
-from fairflows.release.released import Model, Released
 from fairflows.table.columns import floats, has_order, places_in
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
@@ -160,7 +160,7 @@ class Usefulness:
 class Apart:
     """A model, rows that it was fitted to, rows of other persons, and what is released of both, unless it is asked."""
 
-    model: Model
+    model: Encoder
     learn: Table
     judge: Table
     rows: tuple[pd.DataFrame, pd.DataFrame] | None
@@ -182,7 +182,7 @@ class Apart:
 
 
 def usefulness(
-    model: Model,
+    model: Encoder,
     table: Table,
     others: Table | None = None,
     *,
@@ -199,7 +199,7 @@ def usefulness(
 
     Parameters
     ----------
-    model : Release, Shared, or any encoder or transformer
+    model : encoder or Shared
         What is released.
     table : Table
         The rows that it was fitted to.
@@ -230,7 +230,7 @@ def usefulness(
     """
     if most_rows < 1:
         raise DataError(f"most_rows must be at least 1; got {most_rows!r}.")
-    model = getattr(model, "release", model)
+    model = fitted_encoder(getattr(model, "release", model))
     if others is not None:
         parts = Apart(model, table, others, encoded)
     elif isinstance(model, Release) and model.table_ is not None:
@@ -243,16 +243,14 @@ def usefulness(
     generator = np.random.default_rng(random_state)
     places = [generator.permutation(len(part))[:most_rows] for part in (learn, judge)]
     learn, judge = learn.take(places[0]), judge.take(places[1])
-    frames = parts.rows or [
-        Released.of(parts.model).encode_again(*part) for part in ((learn, "train"), (judge, "test"))
-    ]
+    frames = parts.rows or [encode_again(parts.model, *part) for part in ((learn, "train"), (judge, "test"))]
     if parts.rows is not None:
         frames = [frame.iloc[some] for frame, some in zip(frames, places, strict=True)]
     rows = frames[0].reset_index(drop=True), frames[1].reset_index(drop=True)
     with one_thread(), Parallel(n_jobs=n_jobs, prefer="threads") as parallel:
         named = learn.label_columns().columns.intersection(judge.label_columns().columns)
         tasks = [delayed(_label_worth)(str(name), learn, judge, rows, distance, random_state) for name in named]
-        if Released.of(parts.model).draws_rows:
+        if parts.model.traits.draws_rows:
             real = [_whole(part, rows[0]) for part in (learn, judge)]
             tasks.append(delayed(_likeness)(real[0], rows[0][list(real[0])], real[1], random_state))
         measured = parallel(tasks)
@@ -280,7 +278,7 @@ def fitted_apart(release: Release, table: Table, random_state: int = 0) -> Apart
         twin.set_params(n_cells=release.models_[0].n_cells)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # of the first release
-        return Apart(twin, learn, judge, (to_pandas(twin.fit_transform(learn)), Released.of(twin).encode_again(judge)))
+        return Apart(twin, learn, judge, (to_pandas(twin.fit_transform(learn)), encode_again(twin, judge)))
 
 
 # The label ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import pytest
 from known_encoders import ClaimingTree
 
 from fairflows import load_adult
-from fairflows.release.released import Released
 from fairflows.storage import model_hash
 
 
@@ -35,13 +34,12 @@ class Found:
     attack_lower: float = 0.0
     best: str = "nobody"
     density_gap_lower: dict[str, float] = field(default_factory=dict)
-    limits: tuple[str, ...] = ()
 
 
 @pytest.fixture(scope="session")
 def found():
     """An audit of a model, with what it found."""
-    return lambda model, **what: Found(model_hash(model, Released.of(model).secret), **what)
+    return lambda model, **what: Found(model_hash(model, model.key_), **what)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,6 @@ from fairflows.bounds import cell_upper_bound, delta_of_look, exact_statistical_
 from fairflows.certificate.certify import certify
 from fairflows.certificate.verify import verify
 from fairflows.exceptions import DataError
-from fairflows.release.released import Released
 
 FIRST = delta_of_look(0.01, 1)
 FILES = count()
@@ -128,7 +127,7 @@ def test_a_file_of_rows_is_certified_by_rows():
         ("population row", FIRST),
         ("population person", FIRST),
     ]
-    written = pd.DataFrame({"cell": Released.of(model).encode(rows)["cell"].to_numpy(), "a": rows.a.to_numpy()})
+    written = pd.DataFrame({"cell": model.transform(rows)["cell"].to_numpy(), "a": rows.a.to_numpy()})
     counts = pd.crosstab(written["a"], written["cell"], normalize="index").to_numpy()
     assert exact_statistical_distance(counts) == pytest.approx(truth, abs=0.05), "the truth is that of the written file"
     assert "a random person" in repr(certificate)

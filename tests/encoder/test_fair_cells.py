@@ -6,11 +6,10 @@ import pytest
 
 import fairflows as ff
 from fairflows.bounds import cell_upper_bound, delta_of_look, total_variation
-from fairflows.encoder.base import is_fitted
+from fairflows.encoder.base import cells_of, is_fitted
 from fairflows.encoder.cell_programme import Bins, CellProgramme
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.release.released import Released
 from fairflows.table.persons import Key
 from fairflows.table.table import Table
 
@@ -42,7 +41,7 @@ def population(n: int, seed: int, n_groups: int = 2) -> Table:
 
 
 def counts_of(cells: FairCells, table: Table) -> np.ndarray:
-    place = Released.of(cells).cells(table)
+    place = cells_of(cells, table)
     return np.stack([np.bincount(place[table.a == group], minlength=cells.n_cells_) for group in cells.groups_])
 
 
@@ -171,8 +170,8 @@ def test_a_row_has_the_same_cell_alone_and_among_all(n_classes):
     frame["y"] = np.clip(x[:, 0] + rng.integers(0, 2, 1200) + a - 1, 0, n_classes - 1)
     table = Table(frame, sensitive="a", label="y", identifier="person")
     cells = FairCells(4, target=0.4, n_bins=400, key=KEY).fit(table)
-    alone = [int(Released.of(cells).cells(table.take(np.array([i])))[0]) for i in range(300)]
-    np.testing.assert_array_equal(alone, Released.of(cells).cells(table)[:300])
+    alone = [int(cells_of(cells, table.take(np.array([i])))[0]) for i in range(300)]
+    np.testing.assert_array_equal(alone, cells_of(cells, table)[:300])
 
 
 @pytest.mark.filterwarnings("ignore:Values that are missing where none was")

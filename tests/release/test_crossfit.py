@@ -16,7 +16,6 @@ from fairflows.certificate.certify import Case
 from fairflows.encoder.base import CELL, Traits
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import RawFeatures
-from fairflows.release.released import Released
 from fairflows.storage import model_hash
 from fairflows.table.persons import Key, Persons
 from fairflows.workflow import naming_released_file
@@ -265,7 +264,7 @@ def test_a_receiver_compares_the_cells_of_a_file_with_the_counts(shared, rows, t
     one_each = table(rows.drop_duplicates("person"))
     cells, file = shared.transform(one_each), tmp_path / "cells.csv"
     cells.to_csv(file, index=False)
-    certificate = naming_released_file(ff.certify(shared, one_each, most_rows=1), file, len(cells), KEY)
+    certificate = naming_released_file(ff.certify(shared, one_each, most_rows=1), file, len(cells))
     assert certificate.counted_file == "cells.csv"
     (tmp_path / "certificate.json").write_text(certificate.to_json())
     assert ff.check(tmp_path / "certificate.json", file)
@@ -396,7 +395,7 @@ def test_the_bound_covers_the_truth():
             {"kind": kind, "group": group, "person": np.arange(400)}, sensitive="group", identifier="person"
         )
         shared = ff.Release(Likely(), output="cell").fit(people)
-        case = Case(Released.of(shared), people, "")
+        case = Case(shared, people, "")
         folds = [part.fold(["0", "1"], delta / 2) for part in case.counted["row"]]
         upper = sum(fold.share * fold.upper for fold in folds)
         sent = [

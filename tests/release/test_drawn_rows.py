@@ -7,12 +7,11 @@ from scipy.stats import chi2_contingency
 
 import fairflows as ff
 from fairflows.bounds import cell_upper_bound
-from fairflows.encoder.base import Cells, Traits
+from fairflows.encoder.base import Cells, Traits, encode_again
 from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import RawFeatures
 from fairflows.release.release import Release
-from fairflows.release.released import Released
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -145,7 +144,7 @@ def test_an_audit_of_rows_with_gaps():
 
 def test_numbers_keep_their_precision_in_what_is_written(release, tmp_path):
     new = table(300, seed=6)
-    assert Released.of(release).encode(new)["score"].dtype == np.float64
+    assert encode_again(release, new)["score"].dtype == np.float64
     source, target = tmp_path / "rows.csv", tmp_path / "shared.csv"
     frame(300, seed=6).to_csv(source, index=False)
     ff.encode_file(release, source, target, sensitive="group", identifier="person")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeGuard, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,15 +34,14 @@ from fairflows.attack.risks import Risk
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
-from fairflows.certificate.certify import checked_released
+from fairflows.certificate.certify import checked_released, most_rows_of
 from fairflows.certificate.statement import AttackResult
-from fairflows.encoder.base import LatentLaw
+from fairflows.encoder.base import Encoder, LatentLaw, encode_again, fitted_encoder
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
-from fairflows.release.released import Model, Released, Transformer
 from fairflows.storage import model_hash
 from fairflows.table.columns import has_order
-from fairflows.table.frames import TableLike, has_names, to_pandas
+from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.persons import RowsSeen, content_hashes
 from fairflows.table.table import Table
 from fairflows.threads import one_thread
@@ -85,8 +84,6 @@ class Audit(AttackResult):
         The attacked parts of the release.
     model, rows : str
         Keyed hashes of the model and of the test rows.
-    limits : tuple of str
-        What adversaries could not try, in sentences.
     risks : tuple of Risk
         Other risks of rows that are drawn, as `share` measures them: singling out, linkability, membership.
     """
@@ -127,7 +124,6 @@ class Audit(AttackResult):
             "released": list(self.released),
             "model": self.model,
             "rows": self.rows,
-            "limits": list(self.limits),
             "attacks": lines,
             "risks": [risk.to_dict() for risk in self.risks],
         }
@@ -147,11 +143,11 @@ class Audit(AttackResult):
         ]
         lines += [f"  {a.name:<{width}}  {a.box}  {a.validation:10.4f}  {rounded_down(a.lower)}" for a in self.attacks]
         lines += [f"  the densities are from the truth at least  {gaps}"] if gaps else []
-        return "\n".join([*lines, *(f"  {limit}" for limit in self.limits)])
+        return "\n".join(lines)
 
 
 def audit(
-    model: Model | Representation,
+    model: Encoder | Representation,
     train: Table,
     test: Table,
     *,
@@ -178,9 +174,9 @@ def audit(
 
     Parameters
     ----------
-    model : encoder, pipeline, or pair of frames or arrays
-        What is attacked: an encoder's latent, a pipeline's cells, or any representation of the rows of `train` and of
-        `test`.
+    model : encoder, or pair of frames or arrays
+        What is attacked: the output of an encoder, such as a `Release`; or the rows of `train` and of `test` as
+        anything else represents them.
     train : Table
         Rows that the adversaries learn from; a part of the persons is used for validation.
     test : Table
@@ -242,9 +238,8 @@ def audit(
         groups=tuple(attacked.groups),
         n=tuple(n.tolist()),
         released=attacked.released,
-        model="" if attacked.model is None else model_hash(attacked.model.model, attacked.model.secret),
+        model="" if attacked.model is None else model_hash(attacked.model, attacked.model.key_),
         rows=attacked.rows,
-        limits=attacked.limits,
     )
 
 
@@ -288,22 +283,20 @@ class AttackedRelease:
     "test"; the first three are of the training persons.
     """
 
-    model: Released | None  # None for a representation that was given as such
+    model: Encoder | None  # None for a representation that was given as such
     groups: list[Hashable]  # the values of the sensitive attribute
     Z: dict[str, pd.DataFrame]  # what is released
     group: dict[str, IntArray]  # each row's group
     X: dict[str, pd.DataFrame]  # the rows themselves
-    # What the encoder made of them, as computed back from what is released; empty where that is impossible.
-    latent: dict[str, pd.DataFrame]
+    latent: dict[str, pd.DataFrame]  # the encoder's own output, where it is released
     released: tuple[str, ...]  # what is released, by name
     rows: str  # keyed hash of the test rows that are attacked, at most one of each person
     seed: int  # of the random part of very many rows that adversaries who know the encoders look at
-    limits: tuple[str, ...] = ()  # what adversaries could not try, in sentences
 
     @classmethod
     def of(
         cls,
-        model: Model | Representation,
+        model: Encoder | Representation,
         train: Table,
         test: Table,
         encoded: Representation | None = None,
@@ -313,14 +306,14 @@ class AttackedRelease:
         quick: bool = False,
     ) -> AttackedRelease:
         """Split the persons, and encode their rows unless the released rows are given."""
-        released_model = Released.of(model) if _is_model(model) else None
-        shown = model if released_model is None else encoded
+        encoder = None if isinstance(model, tuple | list) else fitted_encoder(model)
+        shown = model if isinstance(model, tuple | list) else encoded
         given = None if shown is None else _representation(shown, train, test)
         _refuse_shared_persons(train, test)
-        if released_model is None:
+        if encoder is None:
             groups, most = train.groups, most_rows or int(train.persons.rows_each().max())
         else:
-            groups, most = released_model.groups(train), released_model.most_rows(test, most_rows)
+            groups, most = list(encoder.groups_) or train.groups, most_rows_of(encoder, test, most_rows)
         places = _parts(train, groups, seed, quick)
         places["test"] = test.persons.random_rows(test.contents(), seed, most)
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
@@ -332,22 +325,30 @@ class AttackedRelease:
                     f"An audit needs rows of every group; the {part} part, {len(number):,} rows of {len(groups)} "
                     f"groups, has none of {groups[int(sizes.argmin())]!r}."
                 )
-        names = checked_released(released, cells=released_model is not None and released_model.n_cells is not None)
+        names = checked_released(released, cells=encoder is not None and bool(encoder.traits.cells))
         if encoded is not None and "latent" in names:
             raise DataError("encoded must hold cells, or rows made from cells; a latent is attacked through its model.")
-        latent: dict[str, pd.DataFrame] = {}
-        limits: tuple[str, ...] = ()
         if given is not None:
             Z = {part: given[part == "test"].iloc[rows] for part, rows in places.items()}
-            if released_model is not None:
-                Z = _as_seen(released_model, Z)
-        elif released_model is not None:
-            Z, latent, limits = _encoded(released_model, names, tables)
+        elif encoder is not None:
+            # A cell is a function of the latent beside it, and tells nothing more.
+            of = encoder if "latent" not in names or not encoder.traits.cells else encoder.traits.inside
+            if of is None:
+                raise DataError("released names the latent, but the model has none beside its cells.")
+            Z = {part: encode_again(of, table, part) for part, table in tables.items()}
+        latent = Z if encoder is not None and "latent" in names else {}
+        if encoder is not None and not latent and not encoder.traits.draws_rows:
+            Z = {part: cells.astype(str) for part, cells in Z.items()}  # cells have numbers, but no order or distance
         if "label" in names:
             Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
         X = {part: table.X for part, table in tables.items()}
-        attacked = "" if released_model is None else tables["test"].fingerprint(released_model.secret)
-        return cls(released_model, groups, Z, group, X, latent, names, attacked, seed, limits)
+        attacked = "" if encoder is None else tables["test"].fingerprint(encoder.key_)
+        return cls(encoder, groups, Z, group, X, latent, names, attacked, seed)
+
+    @property
+    def innermost(self) -> Encoder | None:
+        """The encoder that turns features into z, inside any release."""
+        return None if self.model is None else self.model.traits.inside or self.model
 
     def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
         """Yield all adversaries that apply to this release."""
@@ -373,7 +374,7 @@ class AttackedRelease:
 
     def _white_box_trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
         """Yield adversaries that run every group's inverse; a released cell has none."""
-        encoder = None if self.model is None else self.model.innermost
+        encoder = self.innermost
         if encoder is None:
             return
         reference = Reference(self.X["reference"], constraints)
@@ -398,7 +399,7 @@ class AttackedRelease:
 
     def density_trials(self, quick: bool) -> Iterator[Trial]:
         """Yield, for each group, adversaries between its real rows and draws from its density."""
-        encoder = None if self.model is None else self.model.innermost
+        encoder = self.innermost
         law = None if encoder is None else encoder.latent_law()
         if law is None:
             return
@@ -438,64 +439,16 @@ def _scored(name: str, box: str, judged: tuple[FloatArray, FloatArray], groups: 
     return Trial(name, box, None, np.empty((0, 0)), groups[0][:0], judged, groups)
 
 
-def _is_model(model: Model | Representation) -> TypeGuard[Model]:
-    return isinstance(model, Transformer) and not has_names(model)  # frames have a method `transform`, too
-
-
-def _representation(given: Model | Representation, train: Table, test: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _representation(given: Representation, train: Table, test: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the released rows of train and of test as frames."""
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise DataError(
-            f"An audit attacks an encoder, a pipeline or a pair (Z_train, Z_test); got {type(given).__name__}."
-        )
+    if len(given) != 2:
+        raise DataError(f"A representation is a pair (Z_train, Z_test); got {len(given)} of them.")
     first, second = (to_pandas(part) for part in given)
     if (len(first), len(second)) != (len(train), len(test)):
         raise DataError(
             f"A pair of representations must have as many rows as train ({len(train):,}) and as test ({len(test):,})."
         )
     return first, second
-
-
-def _encoded(
-    model: Released, names: tuple[str, ...], tables: dict[str, Table]
-) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame], tuple[str, ...]]:
-    """Return the rows that adversaries see, the encoder's own rows behind them, and sentences about losses."""
-    if model.n_cells is not None and "latent" not in names:
-        return _as_seen(model, {part: model.encode_again(table, part) for part, table in tables.items()}), {}, ()
-    # A cell is a function of the latent beside it, and tells nothing more.
-    shown = model if model.n_cells is None else model.latent
-    if shown is None:
-        raise DataError("released names the latent, but the model has none beside its cells.")
-    Z = {part: shown.encode_again(table, part) for part, table in tables.items()}
-    return Z, *_invert_later_steps(shown, Z)
-
-
-def _as_seen(model: Released, parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return released cells as categories, and rows drawn from cells as they are."""
-    if model.draws_rows:
-        return parts
-    return {part: cells.astype(str) for part, cells in parts.items()}  # cells have numbers, but no order or distance
-
-
-def _invert_later_steps(model: Released, Z: dict[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], tuple[str, ...]]:
-    """Return the encoder's own rows behind the output of later pipeline steps, and a sentence about losses."""
-    encoder = model.innermost
-    if encoder is None:
-        return {}, ()
-    if not model.steps:
-        return Z, ()
-    for step in model.steps:
-        if not hasattr(step, "inverse_transform"):
-            missed = f"{type(step).__name__} cannot be inverted: no adversary used its knowledge of the encoders."
-            return {}, (missed,)
-    latent = {}
-    for part, released in Z.items():
-        z = released.to_numpy()
-        for step in reversed(model.steps):
-            z = np.asarray(step.inverse_transform(z))  # type: ignore[attr-defined]  # checked above
-        latent[part] = pd.DataFrame(z, columns=encoder.get_feature_names_out(), index=released.index)
-    behind = "Adversaries who know the encoders saw encoded rows as far as later steps can be inverted."
-    return latent, (behind,)
 
 
 def _refuse_shared_persons(train: Table, test: Table) -> None:

@@ -32,7 +32,7 @@ from fairflows.display import (
 from fairflows.exceptions import DataError
 from fairflows.report import words
 from fairflows.table.json_text import parse_json, read_as, read_text, stated_fields
-from fairflows.table.persons import fingerprint
+from fairflows.table.persons import Secret, fingerprint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +88,7 @@ class Certificate:
     released : tuple of str
         All parts that are released together: "cell" or "latent", and "label".
     columns : tuple of str
-        The columns of a released row; empty where a step that is not ours gives them.
+        The columns of a released row.
     n : dict
         Number of independent rows of each group that were counted, at most one of each person.
     delta : float
@@ -122,7 +122,7 @@ class Certificate:
         The one of these files whose rows are the cells of exactly the persons that were counted, so that its own
         histogram is the sum of their counts over the groups; empty where none is.
     seal : str
-        Keyed hash of all of the above; empty for a model without a key.
+        Keyed hash of all of the above.
     unchecked : bool
         Whether it was read from JSON. Then it is a claim, until `check` shows that its bounds follow from its counts,
         or `verify` that all of it holds. Not part of the certificate itself.
@@ -279,7 +279,7 @@ class Certificate:
             raise ValueError("a certificate cannot state the same thing twice.")
         return replace(found, unchecked=True)
 
-    def sealed(self, key: bytes) -> Self:
+    def sealed(self, key: Secret) -> Self:
         """Return the same certificate with a seal that only the holder of the key can make."""
         text = json.dumps({**self.to_dict(), "seal": ""}, sort_keys=True)
         return replace(self, seal=fingerprint([text], key))

@@ -31,10 +31,9 @@ from fairflows.certificate.statement import (
     statement_on_new_persons,
     table_statement,
 )
-from fairflows.encoder.base import IntArray, LatentLaw
+from fairflows.encoder.base import Encoder, IntArray, LatentLaw, cells_of, fitted_encoder
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.release.release import Release, ReleasedTable
-from fairflows.release.released import Model, Released
 from fairflows.report.words import ASSUMPTIONS
 from fairflows.storage import model_hash
 from fairflows.table.persons import Key
@@ -50,7 +49,7 @@ class ContradictionError(RuntimeError):
 
 
 def certify(
-    model: Model,
+    model: Encoder,
     rows: Table,
     *,
     target: float | None = None,
@@ -73,9 +72,9 @@ def certify(
 
     Parameters
     ----------
-    model : encoder, release or pipeline
-        The fitted model whose output is released; a pipeline starts or ends with an encoder. A release of cells can be
-        certified for the true distribution.
+    model : encoder
+        The fitted encoder whose output is released. A `Release`, and any other encoder of cells, can be certified for
+        the true distribution.
     rows : Table
         The table that a `Release` was fitted to, or new persons; for any other model held-out rows. Persons
         are the independent units: of several rows of one person at most one is counted, at random. Where persons have
@@ -91,7 +90,7 @@ def certify(
         bounds given the label together, and the one for a random person, are statements of their own and spend as
         much each.
     released : sequence of {"cell", "latent", "label"}, default=None
-        All parts that are released together; the output of the model's last step when not given. The pair (cell,
+        All parts that are released together; the output of the model when not given. The pair (cell,
         label) is certified as such; next to a latent, a cell adds nothing and certifies nothing.
     n_draws : int, default=None
         Draws from each group behind the model-based bound. When not given, as many as put the bound 1/1000 above the
@@ -128,25 +127,20 @@ def certify(
     """
     if not isinstance(rows, Table):
         raise DataError(f"rows must be a Table, which says which column is sensitive; got {type(rows).__name__}.")
-    view = Released.of(model)
-    if view.encoder is None and view.last is None:
-        raise DataError(
-            f"{type(model).__name__} neither starts nor ends with an encoder of fairflows, so nothing can be certified "
-            "about it; audit attacks any transformer."
-        )
+    model = fitted_encoder(model)
     case = Case(
-        view,
+        model,
         rows,
-        model_hash(model, view.secret),
+        model_hash(model, model.key_),
         released=released,
         delta=delta,
         target=target,
         n_draws=n_draws,
         seed=random_state,
-        most_rows=view.most_rows(rows, most_rows),
+        most_rows=most_rows_of(model, rows, most_rows),
     )
     if case.trees is None:
-        _refuse_used_rows(view, rows)
+        _refuse_used_rows(model, rows)
     if audit is not None:
         _check_attack(audit, case)
     if case.trees is not None:  # which need no held-out persons: there is nothing to look at twice
@@ -184,7 +178,7 @@ class Case:
 
     def __init__(
         self,
-        model: Released,
+        model: Encoder,
         rows: Table,
         name: str,
         *,
@@ -201,10 +195,10 @@ class Case:
             raise DataError(f"target must be a distance in [0, 1]; got {target!r}.")
         self.model, self.rows, self.name = model, rows, name
         self.delta, self.target, self.seed, self.most_rows = checked_delta(delta), target, int(seed), int(most_rows)
-        self.released = checked_released(released, cells=model.n_cells is not None)
-        self.known_groups = model.groups(rows)
+        self.released = checked_released(released, cells=bool(model.traits.cells))
+        self.known_groups = list(model.groups_) or rows.groups
         self.groups = [str(group) for group in self.known_groups]
-        release = model.encoder if isinstance(model.encoder, Release) and not model.steps else None
+        release = model if isinstance(model, Release) else None
         if "latent" in self.released:
             release = None  # next to a latent, a cell certifies nothing
         is_of_release = release is not None and release.is_of(rows)
@@ -215,8 +209,8 @@ class Case:
         self.laws: tuple[Law, ...] = ()
         if "latent" not in self.released and self.trees is None:
             self.laws = ("row", "person") if most_rows > 1 else ("row",)
-        encoder = model.innermost
-        self.latent_law = None if encoder is None or "label" in self.released else encoder.latent_law()
+        encoder = model.traits.inside or model
+        self.latent_law = None if "label" in self.released else encoder.latent_law()
         self.n_draws = _checked_draws(n_draws, self.latent_law, len(self.groups), self.seed)
 
     @cached_property
@@ -243,7 +237,7 @@ class Case:
     def fingerprint(self) -> str:
         """Keyed hash of the rows that the statements are about."""
         table = self.table_of_trees
-        return self.rows.fingerprint(self.model.secret) if table is None else table.fingerprint
+        return self.rows.fingerprint(self.model.key_) if table is None else table.fingerprint
 
     @cached_property
     def counted(self) -> dict[Law, list[Counted]]:
@@ -263,11 +257,11 @@ class Case:
 
     def _counts(self, sample: Table) -> list[IntArray]:
         """Count rows by label, group and cell, for each of the models."""
-        model, sizes = self.model, self.model.cells_of_models
-        counts = model.kept_counts(sample)
+        model, sizes = self.model, self.model.traits.cells
+        counts = kept_counts(model, sample)
         if counts is None:
             group, shape = sample.group_numbers(self.known_groups), (len(self.groups), sum(sizes))
-            counts = sample.count_cells(group, model.cells(sample), shape)
+            counts = sample.count_cells(group, cells_of(model, sample), shape)
         return np.split(counts, np.cumsum(sizes)[:-1], axis=2)
 
     def _released_with(self, counted: Counted) -> Counted:
@@ -332,18 +326,13 @@ class Case:
         if audit is not None:
             _check_for_contradiction(certificate, self, audit)
         texts = [Assumption(key, ASSUMPTIONS[key].format(**facts)) for key, facts in _assumptions(certificate, self)]
-        limits = () if audit is None else audit.limits
-        certificate = replace(certificate, assumptions=(*texts, *(Assumption("limit", text) for text in limits)))
-        return certificate.sealed(self.model.secret) if self.model.secret else certificate
+        return replace(certificate, assumptions=tuple(texts)).sealed(self.model.key_)
 
 
 def _columns(case: Case) -> tuple[str, ...]:
-    """Return the columns of a released row, where an encoder of ours gives them."""
-    last = case.model.last
-    if last is None:
-        return ()
+    """Return the columns of a released row."""
     label = [str(case.rows.y.name)] if case.rows.y is not None and "label" in case.released else []
-    return tuple(dict.fromkeys([*map(str, last.get_feature_names_out()), *label]))
+    return tuple(dict.fromkeys([*case.model.output_.dtypes, *label]))
 
 
 def _look(case: Case) -> tuple[int, list[Look]]:
@@ -356,7 +345,7 @@ def _look(case: Case) -> tuple[int, list[Look]]:
         request = request_of(looks, case)
         look, others = looks.find(rows, case.name, request) if rows.named else (Look(1, case.name, request), [])
         if case.laws:
-            delta, n_models = delta_of_look(case.delta, look.number), len(case.model.cells_of_models)
+            delta, n_models = delta_of_look(case.delta, look.number), len(case.model.traits.cells)
             check_reachable(case.n, delta, target=case.target, n_models=n_models)
         if rows.named:
             looks.record(rows, look)
@@ -380,20 +369,49 @@ def _check_attack(audit: AttackResult, case: Case) -> None:
         raise DataError("audit must have attacked the model that is to be certified; it attacked another one.")
 
 
-def _refuse_used_rows(model: Released, rows: Table) -> None:
+def _refuse_used_rows(model: Encoder, rows: Table) -> None:
     """Refuse persons that the model was fitted to or chosen by: they certify nothing about it."""
     used = model.already_used(rows)
     if used:
         what = "persons" if rows.persons.named else "rows"
         several = (
             " Models that share out persons without an identifier certify the whole Table that they were fitted to."
-            if len(model.cells_of_models) > 1
+            if len(model.traits.cells) > 1
             else ""
         )
         raise DataError(
             f"The model was fitted to, or chosen by, {used:,} of the {rows.persons.n:,} {what} to certify on. A "
             f"certificate takes persons that nothing has seen: certify on held-out rows.{several}"
         )
+
+
+def kept_counts(model: Encoder, table: Table) -> IntArray | None:
+    """Return the counts by label, group and cell that were kept from the fit, if `table` is the training table."""
+    return model.kept_counts(table) if isinstance(model, Release) else None
+
+
+def most_rows_of(model: Encoder, table: Table, given: int | None = None) -> int:
+    """Return M, the largest number of rows of a person: as given, or as in training; 1 without names."""
+    if not table.persons.named:
+        if given is None or given == 1:
+            return 1
+        raise DataError(f"most_rows must be 1 where no identifier says whose rows these are; got {given!r}.")
+    if given is not None:
+        # By another law of rows, persons with more rows count more often.
+        if isinstance(model, Release) and model.traits.cut_apart and given != (model.most_rows_ or 1):
+            raise DataError(
+                f"most_rows must be {model.most_rows_ or 1}, for which the thresholds of the trees were set; got "
+                f"{given!r}. Fit the release anew to state another number."
+            )
+        return given
+    if model.most_rows_ is not None:
+        return model.most_rows_
+    if int(table.persons.rows_each().max()) == 1:
+        return 1
+    raise DataError(
+        "The rows name their persons, some of whom have several, but the model was fitted without persons: fit "
+        "it to a Table with an identifier, or state the most rows that a person may have (most_rows=...)."
+    )
 
 
 def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[str, ...]:
@@ -436,7 +454,7 @@ def _check_for_contradiction(certificate: Certificate, case: Case, attack: Attac
     if counted is None or attack.attack_lower <= counted.distance:
         return
     lower, upper = rounded_down(attack.attack_lower), rounded_up(counted.distance)
-    if not model.draws_rows and case.laws and attack.rows == case.sample.fingerprint(model.secret):
+    if not model.traits.draws_rows and case.laws and attack.rows == case.sample.fingerprint(model.key_):
         raise ContradictionError(
             f"The attack's lower bound {lower} is above the certified upper bound {upper} for the same release on the "
             "same rows. That cannot be bad luck: there is a bug in the release, the attack or the bounds."
@@ -451,12 +469,12 @@ def _check_for_contradiction(certificate: Certificate, case: Case, attack: Attac
 def _assumptions(c: Certificate, case: Case) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield the key of each assumption that applies, and the facts that its text names."""
     model, rows, released = case.model, case.rows, c.released
-    encoder, has_names, drawn = model.encoder, rows.persons.named, model.draws_rows
+    traits, has_names, drawn = model.traits, rows.persons.named, model.traits.draws_rows
     what = " and ".join("row drawn from the cell" if drawn and part == "cell" else part for part in released)
     yield "released", {"what": f"{what} {'are' if len(released) > 1 else 'is'}"}
     if drawn:
         yield "drawn", {}
-    if encoder is not None and encoder.traits.needs_attribute:
+    if traits.needs_attribute:
         yield "groups", {}
     if case.table is not None:
         yield "table", {}
@@ -468,7 +486,7 @@ def _assumptions(c: Certificate, case: Case) -> Iterator[tuple[str, dict[str, ob
         yield from _assumptions_of_counting(c, case, len(case.counted["row"]))
     if c.most_rows > 1 and (case.laws or case.trees is not None):
         yield "most rows", {"most": c.most_rows}
-    if encoder is not None and encoder.traits.randomised:
+    if traits.randomised:
         if has_names:
             yield "secret key", {"alike": "has always the same cell" if drawn else "is always released alike"}
         else:
@@ -482,15 +500,8 @@ def _assumptions(c: Certificate, case: Case) -> Iterator[tuple[str, dict[str, ob
     if case.laws and not has_names:
         yield "looks not counted", {}
     yield "errors add up", {}
-    if not model.secret:
-        yield "no seal", {}
-    if model.ledger is None:
-        yield "no ledger", {}
-    elif (
-        case.trees is None
-        and not model.ledger.comparable(model.ledger.read(rows.X, rows.persons))
-        and model.kept_counts(rows) is None
-    ):
+    is_comparable = case.trees is not None or model.ledger_.comparable(model.ledger_.read(rows.X, rows.persons))
+    if not is_comparable and kept_counts(model, rows) is None:
         yield "not comparable", {}
 
 

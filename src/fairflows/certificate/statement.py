@@ -256,7 +256,6 @@ class AttackResult:
     released: tuple[str, ...]
     model: str
     rows: str = ""
-    limits: tuple[str, ...] = ()
 
 
 def table_statement(fold: FoldCounts, persons: dict[str, float]) -> Statement:

@@ -10,11 +10,11 @@ import numpy as np
 
 from fairflows.bounds.arguments import delta_of_look
 from fairflows.certificate.certificate import Certificate, status_of
-from fairflows.certificate.certify import Case, request_of
+from fairflows.certificate.certify import Case, kept_counts, request_of
 from fairflows.certificate.looks import open_looks
 from fairflows.certificate.statement import FoldBlocks, FoldCounts, Statement
+from fairflows.encoder.base import Encoder, fitted_encoder
 from fairflows.exceptions import DataError
-from fairflows.release.released import Model, Released
 from fairflows.storage import model_hash
 from fairflows.table.table import Table
 
@@ -35,7 +35,6 @@ class Verification:
     """Differences between a certificate and its recomputation; true if there are none."""
 
     differences: tuple[Difference, ...]
-    sealed: bool = True  # whether the model has a key, so that a seal vouches for what was not computed again
     recounted: bool = True  # whether rows were put into cells again, which takes the names of their persons
 
     def __bool__(self) -> bool:
@@ -43,17 +42,16 @@ class Verification:
 
     def __repr__(self) -> str:
         if not self.differences:
-            holds = "The certificate holds: everything was computed again and agrees."
-            if not self.recounted:
-                holds = (
-                    "The certificate holds: it follows from the counts that the model keeps of this table. The rows "
-                    "were not put into cells again, because these rows do not name their persons."
-                )
-            return holds if self.sealed else f"{holds} It is not sealed: the attack is taken on trust."
+            if self.recounted:
+                return "The certificate holds: everything was computed again and agrees."
+            return (
+                "The certificate holds: it follows from the counts that the model keeps of this table. The rows were "
+                "not put into cells again, because these rows do not name their persons."
+            )
         return "\n".join(["The certificate does not hold:", *(f"  - {d.text}" for d in self.differences)])
 
 
-def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
+def verify(certificate: Certificate, model: Encoder, rows: Table) -> Verification:
     """Compute a certificate again and list the differences: model, rows, reused rows, statements.
 
     The attack is not run again; the seal shows that its result was not changed. Nor are the rows of a release put into
@@ -63,7 +61,7 @@ def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
     ----------
     certificate : Certificate
         The certificate to verify.
-    model : encoder or pipeline
+    model : encoder
         The model that it should be about, with its key and its ledger.
     rows : Table
         The rows that it should be about.
@@ -85,12 +83,12 @@ def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
     >>> bool(verify(replace(certificate, target=0.2), release, test))
     False
     """
-    view = Released.of(model)
-    key, name = view.secret, model_hash(model, view.secret)
+    model = fitted_encoder(model)
+    key, name = model.key_, model_hash(model, model.key_)
     same_model = name == certificate.model
     same_rows = rows.fingerprint(key) == certificate.rows
-    intact = not key or certificate.sealed(key).seal == certificate.seal
-    if not (same_model or same_rows or (key and intact)):
+    intact = certificate.sealed(key).seal == certificate.seal
+    if not (same_model or same_rows or intact):
         # Hashes and seal under another key say nothing: only the model is known to differ.
         return Verification((Difference("model", _ANOTHER + " Its key is another, too: no more can be said."),))
     found = []
@@ -102,16 +100,16 @@ def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
         # Nothing that it states can be relied on, not even how much work it would be to compute it again.
         found.append(Difference("seal", "The seal is broken: the certificate was changed after it was made."))
         return Verification(tuple(found))
-    used = view.already_used(rows) if same_model and certificate.look else 0
+    used = model.already_used(rows) if same_model and certificate.look else 0
     if used:
         found.append(Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows."))
     if same_model and same_rows:
-        found += _differences(certificate, view, name, rows)
-    recounted = not (same_model and same_rows) or view.kept_counts(rows) is None
-    return Verification(tuple(found), sealed=bool(key), recounted=recounted)
+        found += _differences(certificate, model, name, rows)
+    recounted = not (same_model and same_rows) or kept_counts(model, rows) is None
+    return Verification(tuple(found), recounted=recounted)
 
 
-def _differences(c: Certificate, model: Released, name: str, rows: Table) -> Iterator[Difference]:
+def _differences(c: Certificate, model: Encoder, name: str, rows: Table) -> Iterator[Difference]:
     try:
         case = Case(
             model,

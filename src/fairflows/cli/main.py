@@ -41,8 +41,8 @@ from fairflows.exceptions import DataError, DataWarning
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fairflows.encoder.base import Encoder
     from fairflows.paper.experiments import Outcome
-    from fairflows.release.released import Transformer
     from fairflows.workflow import Kind, Run, Shared
 
 app = typer.Typer(
@@ -419,7 +419,7 @@ def audit(
     _print_json(found.to_dict()) if as_json else typer.echo(repr(found))
 
 
-def _open_model(folder: Path) -> tuple[Transformer, Run | None]:
+def _open_model(folder: Path) -> tuple[Encoder, Run | None]:
     """Load the model in a folder that `share` wrote, and how its table was read; or a saved model alone."""
     from fairflows.storage import load
     from fairflows.workflow import RUN, read_run
@@ -429,7 +429,7 @@ def _open_model(folder: Path) -> tuple[Transformer, Run | None]:
     return load(folder), None
 
 
-def _open_result(folder: Path) -> tuple[Transformer, Run]:
+def _open_result(folder: Path) -> tuple[Encoder, Run]:
     """Load the model in a folder that `share` wrote, and how its table was read."""
     model, run = _open_model(folder)
     if run is None:

@@ -375,6 +375,19 @@ def is_fitted(encoder: Encoder) -> bool:
     return "ledger_" in vars(encoder)
 
 
+def fitted_encoder(model: object) -> Encoder:
+    """Return the model, which must be a fitted encoder."""
+    if not isinstance(model, Encoder):
+        raise DataError(
+            f"The model must be an encoder of fairflows; got {type(model).__name__}. Hand over the encoder itself. "
+            "Attack the output of other transformers as a pair, audit((Z_train, Z_test), train, test); to certify it, "
+            "fit a Release to a Table of it."
+        )
+    if not is_fitted(model):
+        check_is_fitted(model, "ledger_")  # raises
+    return model
+
+
 def at_strength(encoder: Encoder, strength: float, seed: int) -> Encoder:
     """Return an unfitted copy of an encoder with this strength and seed."""
     settings = {encoder.traits.strength: strength, "random_state": seed}
@@ -394,6 +407,39 @@ def label_values(encoder: Encoder) -> np.ndarray:
     if encoder.classes_ is None:
         raise DataError(f"{type(encoder).__name__} was fitted without a label with classes, and this needs one.")
     return encoder.classes_
+
+
+def read_again(encoder: Encoder, table: Table, part: str = "") -> Rows:
+    """Read rows with coins that can be repeated: unnamed rows are identified by their values.
+
+    Rows of another `part` have other coins, so that adversaries who learn from one part know none of another's.
+    """
+    named = table.persons.named
+    return encoder.read(table, None, table.persons if named else Persons.by_contents(table.contents(), part))
+
+
+def encode_again(encoder: Encoder, table: Table, part: str = "") -> pd.DataFrame:
+    """Encode rows as files hold them, with coins that can be repeated. Whole rows are drawn anew all the same."""
+    encoded = encoder.encode(read_again(encoder, table, part)).set_axis(table.X.index)
+    return encoded if encoder.traits.draws_rows else in_single_precision(encoded)
+
+
+def in_single_precision(frame: pd.DataFrame) -> pd.DataFrame:
+    """Round encoded numbers to single precision, as files hold them."""
+    doubles = [name for name, dtype in frame.dtypes.items() if dtype == np.float64]
+    return frame.astype(dict.fromkeys(doubles, np.float32))
+
+
+def cells_of(encoder: Encoder, table: Table) -> Cells:
+    """Return the cell of each row, with coins that can be repeated."""
+    cells, n_cells = np.asarray(encoder.cells(read_again(encoder, table))), encoder.n_cells_ or 0
+    wrong = (cells < 0) | (cells >= n_cells)
+    if wrong.any():  # counting it would put it among the others
+        raise DataError(
+            f"{type(encoder).__name__} must give cells in 0 … {n_cells - 1} (n_cells_ = {n_cells}); "
+            f"{int(wrong.sum()):,} rows have another, the first {cells[wrong.argmax()]}."
+        )
+    return cells
 
 
 def handed_over(X: RowsLike, frame: pd.DataFrame) -> Frame:

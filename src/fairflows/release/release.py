@@ -525,7 +525,6 @@ class Release(Encoder):
 
     def is_of(self, table: Table) -> bool:
         """Whether a table is the one that the release was fitted to, in any order of rows."""
-        check_is_fitted(self, "ledger_")
         return self.table_ is not None and self.table_.fingerprint == table.fingerprint(self.key_)
 
     def counts_again(self, table: Table) -> IntArray | None:

@@ -28,6 +28,7 @@ from fairflows.attack.auditing import Audit
 from fairflows.bounds.cells import has_few_persons
 from fairflows.certificate.certificate import Certificate
 from fairflows.display import FAINT, GUESS, INK, MODEL, draw_bounds, height_of_bounds
+from fairflows.encoder.base import Encoder
 from fairflows.release.release import Release
 from fairflows.report.words import (
     ABOUT_MODEL,
@@ -250,7 +251,7 @@ def _named(groups: str, names: Mapping[str, str]) -> str:
 
 
 def report_contents(
-    model: Any,
+    model: Encoder,
     table: Table,
     certificate: Certificate,
     *,
@@ -264,8 +265,8 @@ def report_contents(
 
     Parameters
     ----------
-    model : encoder or pipeline
-        The fitted model.
+    model : encoder
+        The fitted encoder.
     table : Table
         The rows that are described.
     certificate : Certificate
@@ -290,7 +291,7 @@ def report_contents(
     }
 
 
-def _told_of_columns(model: Any, table: Table, rows: pd.DataFrame | None) -> list[str]:
+def _told_of_columns(model: Encoder, table: Table, rows: pd.DataFrame | None) -> list[str]:
     """Say which columns of shared rows follow from others, which rules they keep, and what a score means."""
     if not isinstance(model, Release):
         return []
@@ -316,13 +317,10 @@ def _raw_attack(before: Audit) -> Contents:
     return {"adversary": best.name, "balanced_accuracy": 0.5 * (1 + best.validation)}
 
 
-def settings_of(model: Any) -> dict[str, str]:
+def settings_of(model: Encoder) -> dict[str, str]:
     """Return the settings of a model that are not the defaults; never the key."""
-    steps = [model]
-    if "encoder" in model.get_params(deep=False):  # of a release: its own settings, and those of its encoder
-        steps.insert(0, model.models_[0].encoder)
     found = {}
-    for step in steps:
+    for step in [model.models_[0].encoder, model] if isinstance(model, Release) else [model]:
         defaults = inspect.signature(type(step)).parameters
         given = {name: v for name, v in step.get_params(deep=False).items() if name not in _NOT_SHOWN}
         changed = [f"{name} = {v!r}" for name, v in given.items() if repr(v) != repr(defaults[name].default)]

@@ -85,10 +85,6 @@ ASSUMPTIONS = {
     "be recognised, and none was counted: the bound holds for the first certificate that these persons give.",
     "errors add up": "Each statement has its own probability of error; all of them hold together except with "
     "probability of the sum.",
-    "no seal": "The model has no key, so there is no seal: results that cannot be computed again, such as the attack, "
-    "are taken on trust.",
-    "no ledger": "The model keeps no ledger: it is taken on trust that these rows were neither trained on nor "
-    "certified on before.",
     "not comparable": "Persons are not named as in training, or not at all, and too many rows are alike: it is taken "
     "on trust that none of these was trained on.",
 }

@@ -18,13 +18,12 @@ from sklearn.base import clone
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.density import FlowDensity, MixtureDensity
-from fairflows.encoder.base import Encoder, is_fitted
+from fairflows.encoder.base import Encoder, cells_of, is_fitted
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
 from fairflows.paper import datasets
 from fairflows.paper.experiments.result import Setting, in_processes
-from fairflows.release.released import Released
 from fairflows.table.table import Table
 from fairflows.tradeoff import Frontier, frontier
 
@@ -86,7 +85,7 @@ def apart_from(train: Table, test: Table) -> Table:
 def cells_by_group(encoder: Encoder, table: Table) -> npt.NDArray[np.float64]:
     """Count the rows of each group in each cell that an encoder releases, (K, k)."""
     counts = np.zeros((len(encoder.groups_), int(encoder.n_cells_ or 0)))
-    np.add.at(counts, (table.group_numbers(encoder.groups_), Released.of(encoder).cells(table)), 1)
+    np.add.at(counts, (table.group_numbers(encoder.groups_), cells_of(encoder, table)), 1)
     return counts
 
 
