@@ -14,6 +14,7 @@ from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
 from fairflows.paper.gaussians import make_gaussians
+from fairflows.release.release import Release
 from fairflows.tradeoff import Frontier, check_target, count_labels, expected_bound, frontier, group_metrics, with_cells
 
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
@@ -64,13 +65,10 @@ def test_select_by_target(front):
     limit = frame["delta"].median()
     chosen = front.select(target=limit)
     assert chosen is front.encoders[frame[frame["delta"] <= limit]["accuracy"].idxmax()]
-    fairest = front.select(min_accuracy=0.6)
-    assert frame["delta"][front.encoders.index(fairest)] == frame[frame["accuracy"] >= 0.6]["delta"].min()
     with pytest.raises(DataError, match=r"No model .* target = -1.0; the closest has delta"):
         front.select(target=-1.0)
-    for both in ({}, {"target": 0.5, "min_accuracy": 0.5}):
-        with pytest.raises(ValueError, match="either target or min_accuracy"):
-            front.select(**both)
+    with pytest.raises(DataError, match="made of encoders"):
+        frontier(Release(), None)
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +90,6 @@ def test_without_a_label_only_the_distance_is_measured(blobs):
     quick = FairFlow(density=MixtureDensity(1), n_epochs=1, hidden=(8,))
     front = frontier(quick, table, strengths=[1.0], validation=table)
     assert list(front.to_frame()) == COLUMNS[:4]
-    with pytest.raises(ValueError, match="needs accuracy, which was not measured"):
-        front.select(min_accuracy=0.5)
 
 
 def test_rows_that_a_model_may_be_chosen_by_certify_nothing(categorical_table):

@@ -30,10 +30,10 @@ from fairflows.encoder.base import Encoder, label_values
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError
-from fairflows.table.columns import check_known, floats, has_order, is_time
-from fairflows.table.frames import Frame, TableLike, has_names, to_pandas
+from fairflows.table.columns import check_known, floats, has_order, is_time, with_columns
+from fairflows.table.frames import Frame, TableLike, to_pandas
 from fairflows.table.persons import Persons
-from fairflows.table.table import Role, Table, role_column
+from fairflows.table.table import Role, Table
 
 Array = npt.NDArray[np.float64]
 Accepts = Callable[[Array], npt.NDArray[np.bool_]]
@@ -58,15 +58,12 @@ class Recourse:
         (under its density p̂_a) that is less likely than the changed row.
     rejected : Series
         How many rows of each group were rejected.
-    scale : Series
-        The standard deviation of each number column, over the rows that were accepted or rejected.
     """
 
     before: pd.DataFrame
     after: pd.DataFrame
     details: pd.DataFrame
     rejected: pd.Series
-    scale: pd.Series
 
     def changes(self) -> pd.DataFrame:
         """Return by how much each number column changes, one row per person; times in days."""
@@ -99,8 +96,6 @@ def recourse(
     favourable: Hashable = None,
     pool: Table | None = None,
     keep: Sequence[str] = (),
-    increase: Sequence[str] = (),
-    decrease: Sequence[str] = (),
     n_candidates: int = 10,
     random_state: int = 0,
 ) -> Recourse:
@@ -110,8 +105,8 @@ def recourse(
 
     .. math:: z_t = z + t\,(\tilde z - z), \qquad t \in \{0, 0.1, \dots, 1\}
 
-    is decoded as :math:`f_a^{-1}(z_t)`, its values set on their grids and forbidden changes undone. If h does not
-    accept the row that results, encoded as this person's rows are, later points and then other z̃ are tried.
+    is decoded as :math:`f_a^{-1}(z_t)`, its values set on their grids, and columns that must stay put back. If h does
+    not accept the row that results, encoded as this person's rows are, later points and then other z̃ are tried.
 
     Parameters
     ----------
@@ -128,8 +123,8 @@ def recourse(
         Class that counts as accepted; by default the last one.
     pool : Table, default=None
         Rows whose encodings may be z̃; by default draws from the densities p̂_a, so that advice shows nobody's row.
-    keep, increase, decrease : sequence of str, default=()
-        Columns that must stay as they are, may only rise, or may only fall.
+    keep : sequence of str, default=()
+        Columns that must stay as they are.
     n_candidates : int, default=10
         Number of accepted z̃ to try: the nearest of all, of a random half, of a quarter, …
     random_state : int, default=0
@@ -147,64 +142,41 @@ def recourse(
     """
     if n_candidates < 1:
         raise DataError(f"n_candidates must be at least 1; got {n_candidates!r}.")
-    frame, attribute = _read(encoder, X, sensitive_features)
-    features = list(encoder.codec_.columns_)
-    conditions = Conditions(keep, increase, decrease)
-    conditions.check(frame[features])
+    if not isinstance(encoder, FairFlow):
+        raise DataError(
+            f"Recourse decodes points between rows and needs an encoder with a continuous inverse (FairFlow); "
+            f"{type(encoder).__name__} has none."
+        )
+    check_is_fitted(encoder)
+    if isinstance(X, Table):
+        X, sensitive_features = X.X, X.a
+    rows = _rows(encoder, to_pandas(X), sensitive_features)
+    for name in keep:
+        check_known(name, rows.X, "keep")
     accepts = _acceptance(encoder, classifier, favourable)
-    rows = _rows(encoder, frame, attribute)
-    z = encoder.encode(rows).to_numpy(dtype=np.float64)
-    rejected = ~accepts(z)
+    z = _encoded(encoder, rows)
+    rejected = np.flatnonzero(~accepts(z))
     draws = _draws(encoder, random_state)
-    targets = _encoded(encoder, *(draws if pool is None else (to_pandas(pool.X), pool.a)))
-    search = _Search(encoder, accepts, conditions, rows.take(np.flatnonzero(rejected)), z[rejected])
+    targets = _encoded(encoder, draws if pool is None else _rows(encoder, pool.X, pool.a))
     targets = np.random.default_rng(random_state).permutation(_accepted(targets, accepts))
+    search = _Search(encoder, accepts, list(keep), rows.take(rejected), z[rejected])
     search.run(targets, n_candidates)
 
-    found = np.flatnonzero(search.step > 0)
-    before = frame[rejected].iloc[found]
+    found = rows.take(rejected[search.step > 0])
+    before, groups = found.X, np.array(encoder.groups_, dtype=object)
     after = search.changed(before)
-    group, scale = attribute[rejected].iloc[found], ordered_values(frame[features]).std()
     details = pd.DataFrame(
         {
-            "group": group.to_numpy(),
-            "step": search.step[found],
-            "candidate": search.candidate[found],
-            "cost": _cost(before[features], after[features], scale),
-            "plausibility": _plausibility(encoder, after, group, draws),
+            "group": groups[found.group],
+            "step": search.step[search.step > 0],
+            "candidate": search.candidate[search.step > 0],
+            "cost": _cost(before, after, ordered_values(rows.X).std()),
+            "plausibility": _plausibility(encoder, replace(found, X=after), draws),
         },
         index=before.index,
     )
-    counts = attribute[rejected].value_counts().reindex(encoder.groups_, fill_value=0).rename("rejected")
-    return Recourse(before[features], after[features], details, counts, scale)
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """Columns that must stay as they are, that may only rise, and that may only fall."""
-
-    keep: Sequence[str]
-    increase: Sequence[str]
-    decrease: Sequence[str]
-
-    def check(self, columns: pd.DataFrame) -> None:
-        """Raise for a name that is not in the table, or for a column without an order that should rise or fall."""
-        for role, names in vars(self).items():
-            for name in names:
-                check_known(name, columns.columns, role)
-                if role != "keep" and not has_order(columns[name].dtype):
-                    raise DataError(f"{role} needs a column of numbers or times; {name!r} is {columns[name].dtype}.")
-
-    def restore(self, before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-        """Return `after` with every forbidden change undone."""
-        restored = after.copy()
-        for name in self.keep:
-            restored[name] = restored[name].where(_same(before[name], after[name]), before[name].array)
-        for names, forbidden in ((self.increase, np.less), (self.decrease, np.greater)):
-            for name in names:
-                undone = forbidden(after[name].to_numpy(), before[name].to_numpy())
-                restored[name] = restored[name].where(~undone, before[name].array)
-        return restored
+    counts = np.bincount(rows.group[rejected], minlength=len(groups))
+    return Recourse(before, after, details, pd.Series(counts, index=encoder.groups_, name="rejected"))
 
 
 def ordered_values(frame: pd.DataFrame) -> pd.DataFrame:
@@ -226,8 +198,8 @@ class _Search:
     ``step`` is the point's place on its line, zero as long as none is found.
     """
 
-    def __init__(self, encoder: FairFlow, accepts: Accepts, conditions: Conditions, rows: Rows, z: Array):
-        self._encoder, self._accepts, self._conditions = encoder, accepts, conditions
+    def __init__(self, encoder: FairFlow, accepts: Accepts, keep: list[str], rows: Rows, z: Array):
+        self._encoder, self._accepts, self._keep = encoder, accepts, keep
         self._rows, self._z = rows, z
         self._found: list[tuple[npt.NDArray[np.intp], pd.DataFrame]] = []  # places of rows, and the rows changed
         self.step = np.zeros(len(z))
@@ -266,11 +238,11 @@ class _Search:
                 return
 
     def _decoded(self, rows: npt.NDArray[np.intp], z: Array) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
-        """Decode the points, undo forbidden changes, and say which of these rows are accepted."""
+        """Decode the points, put back the columns that stay, and say which of these rows are accepted."""
         before = self._rows.take(rows)
         decoded = self._encoder.decode(z, before.group).set_axis(before.X.index)
-        # Decoding sets values on their grids, and conditions undo some: what counts is the row that would be handed in.
-        after = self._conditions.restore(before.X, decoded)
+        # Decoding sets values on their grids, and some stay: the row that would be handed in counts.
+        after = with_columns(decoded, {name: before.X[name] for name in self._keep})
         encoded = self._encoder.encode(replace(before, X=after)).to_numpy(dtype=np.float64)
         return after, self._accepts(encoded)
 
@@ -283,25 +255,6 @@ class _Search:
             for name in changed:
                 after[name] = changed[name].astype(after[name].dtype).array
         return after
-
-
-def _read(encoder: FairFlow, X: Frame | Table, sensitive_features: Role | None) -> tuple[pd.DataFrame, pd.Series]:
-    """Return the rows and their groups; raise if the encoder cannot be inverted continuously."""
-    check_is_fitted(encoder)
-    if not isinstance(encoder, FairFlow):
-        raise DataError(
-            f"Recourse decodes points between rows and needs an encoder with a continuous inverse (FairFlow); "
-            f"{type(encoder).__name__} has none."
-        )
-    if isinstance(X, Table):
-        return X.X, X.a
-    if not has_names(X):
-        raise DataError("Recourse speaks of columns by name: pass a Table, or a pandas, polars or Arrow table.")
-    frame = to_pandas(X)
-    given = encoder.sensitive if sensitive_features is None else sensitive_features
-    if given is None:
-        raise DataError("Recourse decodes each row by its own group's flow: pass sensitive_features=....")
-    return frame, role_column(frame, given, "sensitive")[0]
 
 
 def _acceptance(encoder: FairFlow, classifier: ClassifierMixin | None, favourable: Hashable) -> Accepts:
@@ -325,22 +278,21 @@ def _acceptance(encoder: FairFlow, classifier: ClassifierMixin | None, favourabl
     return accepts
 
 
-def _rows(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Rows:
+def _rows(encoder: FairFlow, frame: pd.DataFrame, attribute: Role | None) -> Rows:
     """Return rows as the encoder sees them; nothing is released, so that unnamed rows may be known by their index."""
-    named = encoder.identifier is not None and encoder.identifier in (*rows.columns, rows.index.name)
-    return encoder.read(rows, attribute, persons=None if named else Persons.of(rows.index))
+    named = encoder.identifier is not None and encoder.identifier in (*frame.columns, frame.index.name)
+    return encoder.read(frame, attribute, persons=None if named else Persons.of(frame.index))
 
 
-def _encoded(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Array:
-    return encoder.encode(_rows(encoder, rows, attribute)).to_numpy(dtype=np.float64)
+def _encoded(encoder: FairFlow, rows: Rows) -> Array:
+    return encoder.encode(rows).to_numpy(dtype=np.float64)
 
 
-def _draws(encoder: FairFlow, random_state: int) -> tuple[pd.DataFrame, pd.Series]:
-    """Draw rows from every group's density, as the encoder takes them."""
+def _draws(encoder: FairFlow, random_state: int) -> Rows:
+    """Draw rows from every group's density."""
     samples = encoder.latent_law().sample_rows(_N_DRAWS, random_state)
-    rows = pd.concat(samples, ignore_index=True)
-    attribute = pd.Series(np.repeat(np.array(encoder.groups_, dtype=object), _N_DRAWS), index=rows.index)
-    return rows, attribute
+    attribute = np.repeat(np.array(encoder.groups_, dtype=object), _N_DRAWS)
+    return _rows(encoder, pd.concat(samples, ignore_index=True), attribute)
 
 
 def _accepted(z: Array, accepts: Accepts) -> Array:
@@ -355,16 +307,14 @@ def _cost(before: pd.DataFrame, after: pd.DataFrame, scale: pd.Series) -> Array:
     return (moved.sum(axis=1) + changed_categories(before, after).sum(axis=1)).to_numpy(dtype=np.float64)
 
 
-def _plausibility(
-    encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series, draws: tuple[pd.DataFrame, pd.Series]
-) -> Array:
+def _plausibility(encoder: FairFlow, rows: Rows, draws: Rows) -> Array:
     """Return the share of each row's group, under p̂_a, that is less likely than the row."""
-    share = np.empty(len(rows))
-    if rows.empty:
+    share = np.empty(len(rows.group))
+    if not len(share):
         return share
-    log_p, reference = (encoder.log_prob_rows(_rows(encoder, *those)) for those in ((rows, attribute), draws))
-    for group in attribute.unique():
-        mine, of_group = (attribute == group).to_numpy(), (draws[1] == group).to_numpy()
+    log_p, reference = encoder.log_prob_rows(rows), encoder.log_prob_rows(draws)
+    for a in np.unique(rows.group):
+        mine, of_group = rows.group == a, draws.group == a
         share[mine] = np.searchsorted(np.sort(reference[of_group]), log_p[mine]) / of_group.sum()
     return share
 

@@ -78,35 +78,20 @@ class Frontier:
         joined = mean.join(half_width.add_suffix(" ±"))
         return joined[[column for measure in self._measures() for column in (measure, f"{measure} ±")]]
 
-    def select(self, *, target: float | None = None, min_accuracy: float | None = None) -> Encoder:
-        """Return the fitted encoder that meets a target best.
-
-        Parameters
-        ----------
-        target : float, default=None
-            Take the most accurate model whose Δ, by its own densities, is at most this.
-        min_accuracy : float, default=None
-            Take the model of least Δ at or above this accuracy.
+    def select(self, *, target: float) -> Encoder:
+        """Return the most accurate fitted encoder whose Δ, by its own densities, is at most the target.
 
         Raises
         ------
         DataError
-            No model meets the target; the message says which one comes closest.
+            No model meets the target; the message says how close one comes.
         """
         delta = self.measured["delta"]
-        if target is not None and min_accuracy is None:
-            place = most_useful_within(delta, self._use(), target)
-            missed = f"target = {target}; the closest has delta {delta.min():.3f}"
-        elif min_accuracy is not None and target is None:
-            if "accuracy" not in self.measured:
-                raise DataError("min_accuracy needs accuracy, which was not measured: the table has no label.")
-            accuracy = self.measured["accuracy"]
-            place = most_useful_within(-accuracy, -delta, -min_accuracy)
-            missed = f"min_accuracy = {min_accuracy}; the closest has accuracy {accuracy.max():.3f}"
-        else:
-            raise DataError("select takes either target or min_accuracy.")
+        place = most_useful_within(delta, self._use(), target)
         if place is None:
-            raise DataError(f"No model of the frontier has {missed}.")
+            raise DataError(
+                f"No model of the frontier has target = {target}; the closest has delta {delta.min():.3f}."
+            )
         return self.encoders[place]
 
     def best_for(self, target: float) -> int:
@@ -182,6 +167,8 @@ def frontier(
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not strengths or not seeds:
         raise DataError("strengths and seeds must each have at least one value.")
+    if isinstance(estimator, Release):
+        raise DataError("A frontier is made of encoders: pass the encoder alone, and release the one that is chosen.")
     if validation is None:
         table, validation = table.split(validation=0)
     estimator = clone(estimator)

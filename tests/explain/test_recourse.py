@@ -83,12 +83,11 @@ def test_the_first_accepted_row_of_the_line_is_taken(encoder, applicants):
         assert own.after.loc[row].equals(candidate.loc[row])
 
 
-def test_conditions_hold_in_every_row(encoder, few):
-    kept = recourse(encoder, few.X, sensitive_features=few.a, keep=["college"], increase=["score"], decrease=["grade"])
+def test_columns_that_stay_do_so_in_every_row(encoder, few):
+    kept = recourse(encoder, few.X, sensitive_features=few.a, keep=["college", "grade"])
     assert len(kept.before) > 0.1 * kept.rejected.sum()
     assert kept.before["college"].equals(kept.after["college"])
-    assert (kept.after["score"] >= kept.before["score"]).all()
-    assert (kept.after["grade"] <= kept.before["grade"]).all()
+    assert kept.before["grade"].equals(kept.after["grade"])
     group = few.a.loc[kept.after.index]
     assert (encoder.predict(kept.after, sensitive_features=group) == 1).all()
 
@@ -100,12 +99,12 @@ def test_undoing_a_forbidden_change_is_checked_by_the_classifier(encoder, applic
     assert stuck.summary()["with a way"].eq(0).all()
 
 
-def test_summary_counts_costs_and_changes(advice):
+def test_summary_counts_costs_and_changes(advice, applicants):
     summary = advice.summary()
     assert (summary["with a way"] * summary["rejected"]).sum() == pytest.approx(len(advice.before))
     changes = (advice.after["score"] - advice.before["score"]).groupby(advice.details["group"]).mean()
     assert np.allclose(summary["mean change of score"], changes)
-    moved = (advice.after["score"] - advice.before["score"]).abs() / advice.scale["score"]
+    moved = (advice.after["score"] - advice.before["score"]).abs() / applicants.X["score"].std()
     assert (advice.details["cost"] >= moved - 1e-9).all()
     assert advice.details["plausibility"].between(0, 1).all()
     assert list(advice.to_frame())[:5] == ["group", "step", "candidate", "cost", "plausibility"]
@@ -133,12 +132,8 @@ def test_errors_name_what_is_wrong(encoder, applicants):
     X, a = applicants.X, applicants.a
     with pytest.raises(DataError, match="colege"):
         recourse(encoder, X, sensitive_features=a, keep=["colege"])
-    with pytest.raises(DataError, match="increase needs a column of numbers or times; 'college'"):
-        recourse(encoder, X, sensitive_features=a, increase=["college"])
     with pytest.raises(DataError, match="pass sensitive_features"):
         recourse(encoder, X)
-    with pytest.raises(DataError, match="pandas, polars or Arrow"):
-        recourse(encoder, X.to_numpy(), sensitive_features=a)
     with pytest.raises(ValueError, match="favourable must be one of"):
         recourse(encoder, X, sensitive_features=a, favourable="yes")
     with pytest.raises(ValueError, match="n_candidates"):

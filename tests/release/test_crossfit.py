@@ -154,6 +154,7 @@ def worse(rows: pd.DataFrame, mine: np.ndarray) -> pd.DataFrame:
     return changed.drop(index=np.flatnonzero(mine)[:60]).reset_index(drop=True)
 
 
+AS_TEXT = {"encoder__kinds": {"code": "categorical"}}
 RELEASES = {
     "best cells": lambda: ff.Release(best_cells(unseen="other"), output="cell"),
     "rows of best cells": lambda: ff.Release(best_cells(unseen="other")),
@@ -164,7 +165,7 @@ RELEASES = {
 @pytest.fixture(scope="module", params=RELEASES)
 def unchanged(request, rows) -> tuple[str, list[str]]:
     """The name of a release, and the models that it makes of the rows as they are."""
-    return request.param, hashes(RELEASES[request.param]().fit(table(rows)))
+    return request.param, hashes(RELEASES[request.param]().set_params(**AS_TEXT).fit(table(rows)))
 
 
 @pytest.mark.filterwarnings("ignore::fairflows.exceptions.DataWarning")
@@ -172,7 +173,7 @@ def unchanged(request, rows) -> tuple[str, list[str]]:
 def test_changing_anything_in_a_fold_leaves_its_model_as_it_was(unchanged, f, rows):
     name, before = unchanged
     changed = worse(rows, fold_of(rows) == f)
-    after = hashes(RELEASES[name]().set_params(text_columns=["code"]).fit(table(changed)))
+    after = hashes(RELEASES[name]().set_params(**AS_TEXT).fit(table(changed)))
     assert after[f] == before[f], "types, categories, numbers of cells and all that was learnt"
     assert after[1 - f] != before[1 - f]
 
@@ -182,10 +183,10 @@ def test_a_column_whose_type_depends_on_the_fold_is_refused(encoder, rows):
     numeric = rows.assign(code=rows["code"].map({"A7": "7", "B2": "8"}))
     mine = fold_of(rows) == 0
     mixed = numeric.assign(code=np.where(mine & (np.arange(len(rows)) % 50 == 0), "B9", numeric["code"]))
-    with pytest.raises(DataError, match=r"Column 'code' is text .* read as int64: .*text_columns=\['code'\]"):
+    with pytest.raises(DataError, match=r"Column 'code' is text .* read as int64: .*Declare it categorical"):
         ff.Release(encoder, output="cell").fit(table(mixed))
     with pytest.warns(DataWarning, match="Categories that the training rows did not have"):
-        ff.Release(encoder, output="cell", text_columns=["code"]).fit_transform(table(mixed))
+        ff.Release(encoder, output="cell").set_params(**AS_TEXT).fit_transform(table(mixed))
     ff.Release(encoder, output="cell").fit(table(numeric))  # text in both folds, as somebody decided
     objects = rows.assign(code=pd.Series(np.where(mine, 7, rows["code"]), dtype=object))
     own = clone(encoder).set_params(sensitive="sex", identifier="person")
@@ -272,18 +273,6 @@ def test_a_receiver_compares_the_cells_of_a_file_with_the_counts(shared, rows, t
         changed.to_csv(file, index=False)
         failed = [r.what for r in ff.check(tmp_path / "certificate.json", file).results if r.verdict == "FAILED"]
         assert failed == ["file", "histogram"]
-
-
-def test_persons_by_whom_a_model_was_chosen_cannot_certify_it(rows):
-    train, validation = table(rows).split(validation=0)
-    release = ff.Release(best_cells(), output="cell")
-    front = ff.frontier(release, train, validation=validation, strengths=[0.5, 0.6])
-    chosen = front.encoders[1]
-    assert (chosen.encoder.target, len(chosen.models_)) == (0.6, 2)
-    assert front.to_frame()["accuracy"].between(0.5, 1).all()
-    ff.certify(chosen, train, most_rows=3)
-    with pytest.raises(DataError, match=f"chosen by, {validation.persons.n:,} of the"):
-        ff.certify(chosen, validation, most_rows=3)
 
 
 @pytest.mark.filterwarnings("ignore:Another model was certified")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -29,8 +29,6 @@ from fairflows.encoder.base import (
     Traits,
     forget,
     handed_over,
-    is_fitted,
-    share_ledger,
 )
 from fairflows.encoder.fair_tree import FairTree, means_in_cells
 from fairflows.encoder.rows import (
@@ -104,9 +102,6 @@ class Release(Encoder):
     most_rows : int, default=None
         Largest number of rows of a person. By default the most that the persons of one fold have; a table in which a
         person of the other fold has more is refused.
-    text_columns : sequence of str, default=()
-        Columns that are text even where all values in a fold could be read as numbers, dates or truth values. Without
-        this, a column that is text only because of some persons is refused.
     rules : sequence of str, default=()
         Expressions over columns that are true in every row that is drawn, such as ``"start <= end"``
         (`fairflows.release.rules`). ``attrs["redrawn"]`` of the drawn frame counts the rows that broke one at first.
@@ -158,7 +153,6 @@ class Release(Encoder):
     spend: float = 0.0
     n_folds: Literal[1, 2] = 2
     most_rows: int | None = None
-    text_columns: Sequence[Hashable] = ()
     rules: Sequence[str] = ()
     derive: bool = True
     with_score: bool | None = None  # not `score`, which is a method of scikit-learn's estimators
@@ -247,36 +241,6 @@ class Release(Encoder):
         cells, outside = self._fit(_Given.of(X, y, sensitive_features))
         outside.warn()
         return handed_over(X, self.draw(cells))
-
-    def fit_path(
-        self,
-        X: RowsLike,
-        y: LabelsLike | None = None,
-        *,
-        sensitive_features: Role | None = None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Self]:
-        """Fit a release around an encoder of every strength and seed; all have the same folds, key and ledger."""
-        self._check_settings()
-        dealt = _deal(self, _Given.of(X, y, sensitive_features))
-        template = _fold_encoder(self, dealt)
-        by_fold = [
-            template.fit_path(
-                part.X, part.y, sensitive_features=part.sensitive_features, strengths=strengths, seeds=seeds
-            )
-            for part in dealt.parts
-        ]
-        found = []
-        for encoders in zip(*by_fold, strict=True):
-            settings = {encoders[0].traits.strength, "random_state"} & set(encoders[0].get_params(deep=False))
-            changed = {name: getattr(encoders[0], name) for name in settings}
-            release = clone(self).set_params(encoder=clone(_encoder_of(self)).set_params(**changed))
-            if all(map(is_fitted, encoders)):
-                release._settle(list(encoders), dealt)
-            found.append(release)
-        share_ledger(found)
-        return found
 
     def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame | None, y: LabelsLike | None = None) -> Self:
         """Fit a release with one model around an encoder that is fitted already. Other persons certify it.
@@ -701,7 +665,7 @@ def _deal(release: Release, given: _Given) -> _Dealt:
         raise DataError(f"Each of the two folds needs persons; {persons.n} are too few.")
     parts = [given.take(np.flatnonzero(fold != f)) for f in (0, 1)]
     if not isinstance(given.X, np.ndarray):
-        check_texts([part.frame for part in parts], release.text_columns)
+        check_texts([part.frame for part in parts], _declared_kinds(encoder, given) or ())
     return _Dealt(given, known, persons.named, key, fold, parts, cut_at, plan, n_cells, most)
 
 
@@ -801,9 +765,14 @@ def _fold_encoder(release: Release, dealt: _Dealt) -> Encoder:
     if dealt.cut_at and encoder.traits.cut_apart:
         changed |= {"spend": release.spend or None, "random_state": release.random_state}
         encoder.set_params(calibration=None)
-    if isinstance(dealt.given.X, Table) and settings.get("kinds") is None:
-        changed["kinds"] = dealt.given.X.declared_kinds or None
+    changed["kinds"] = _declared_kinds(encoder, dealt.given)
     return encoder.set_params(**{name: v for name, v in changed.items() if name in settings and v is not None})
+
+
+def _declared_kinds(encoder: Encoder, given: _Given) -> Mapping[str, str] | None:
+    """Return the kinds of columns that the encoder declares, else those that the table declares."""
+    of_table = given.X.declared_kinds if isinstance(given.X, Table) else None
+    return encoder.get_params(deep=False).get("kinds") or of_table or None
 
 
 def _fitted_to(encoder: Encoder, part: _Given) -> Encoder:

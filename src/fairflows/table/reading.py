@@ -462,7 +462,7 @@ def _join(one: pa.DataType, two: pa.DataType) -> pa.DataType:
 def check_texts(parts: Sequence[pd.DataFrame], stated: Collection[Hashable]) -> None:
     """Raise if a column is text only because of some parts of a table, and reads as another type in the others.
 
-    Columns that are stated to be text are accepted.
+    Columns whose kind is stated are accepted.
     """
     schemas = [Schema.of(part) for part in parts]
     for name in parts[0]:
@@ -473,8 +473,8 @@ def check_texts(parts: Sequence[pd.DataFrame], stated: Collection[Hashable]) -> 
         if others and len(others) < len(reads):
             raise DataError(
                 f"Column {name!r} is text in the persons of one fold, and in those of another all its values read as "
-                f"{others[0]}: the type of a column must not depend on the persons that a model encodes. Say that it "
-                f"is text (text_columns={[name]!r}), or replace the values that are not."
+                f"{others[0]}: the type of a column must not depend on the persons that a model encodes. Declare "
+                "it categorical (kinds=...), or replace the values that are not text."
             )
 
 
