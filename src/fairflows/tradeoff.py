@@ -89,9 +89,7 @@ class Frontier:
         delta = self.measured["delta"]
         place = most_useful_within(delta, self._use(), target)
         if place is None:
-            raise DataError(
-                f"No model of the frontier has target = {target}; the closest has delta {delta.min():.3f}."
-            )
+            raise DataError(f"No model of the frontier has target = {target}; the closest has delta {delta.min():.3f}.")
         return self.encoders[place]
 
     def best_for(self, target: float) -> int:
