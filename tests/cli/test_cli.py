@@ -22,12 +22,6 @@ from fairflows.exceptions import DataError
 from processes import start
 
 
-def spawn(*words, **settings):
-    """Run the command in a process of its own."""
-    command = [sys.executable, "-m", "fairflows.cli.main", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **settings)
-
-
 def people(n=1500, seed=0):
     """A table with text, numbers, missing values, three groups and a label of three values."""
     rng = np.random.default_rng(seed)
@@ -229,26 +223,6 @@ def test_killed_while_fitting_nothing_is_left(fitted, tmp_path):
     killed.join()
     assert killed.exitcode == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_killed_while_writing_the_old_result_stays(fitted, tmp_path):
-    words = ["share", fitted / "loans.csv", "--sensitive", "sex", "--target", "0.6", "--quick"]
-    words += ["-o", tmp_path / "out", "--replace"]
-    command = [sys.executable, "-m", "fairflows.cli.main", *map(str, words)]
-    shutil.copytree(fitted / "out", tmp_path / "out")
-    before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()}
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    ) as job:
-        for line in job.stderr:
-            if "report" in line:
-                break
-        job.send_signal(signal.SIGKILL)
-    after = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()}
-    assert after.keys() == before.keys()  # the old result or the new, whole
-    assert spawn(*words).returncode == 0  # and a rerun works
-    assert spawn("verify", tmp_path / "out", fitted / "loans.csv").returncode == 0
 
 
 def test_the_demo_with_few_rows(run, tmp_path, monkeypatch):

@@ -63,15 +63,6 @@ def test_values_that_belong_to_no_group_are_refused(run, fitted, tmp_path):
     assert "row 5 (the header is row 1) holds 'unknown'" in err
 
 
-def test_an_earlier_result_is_replaced_only_when_asked(run, fitted):
-    before = (fitted / "out" / "certificate.json").read_text()
-    words = ["share", fitted / "credit.csv", *SHARE, "--groups", "AGE:35", "--drop", "sex"]
-    code, _, err = run(*words, "-o", fitted / "out")
-    assert code == 2
-    assert "choose another folder, or replace them (replace=True). (option --replace)" in err
-    assert (fitted / "out" / "certificate.json").read_text() == before
-
-
 def test_describe_says_what_to_expect(run, fitted, tmp_path):
     frame = credit().assign(
         fee=lambda rows: [f"${v}" for v in rows["AGE"]], mail=lambda rows: [f"{i}@x" for i in rows.index]

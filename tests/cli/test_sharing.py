@@ -165,24 +165,3 @@ def test_share_says_what_describe_finds(run, tmp_path):
     said = " ".join(err.split())
     assert "! person has 600 different values in 600 rows" in said
     assert "Columns that give sex away by themselves, most first: title (100%)" in said
-
-
-def test_an_age_that_is_not_cut_comes_with_a_proposed_cut(run, tmp_path):
-    loans(600, 3).to_csv(tmp_path / "loans.csv", index=False)
-    code, _, err = run("share", tmp_path / "loans.csv", "--sensitive", "age", "--id", "person", "--quick",
-                       "-o", tmp_path / "out")  # fmt: skip
-    assert code == 2
-    assert "--groups" in err
-
-
-def test_a_group_that_is_too_small_is_named_and_can_be_merged(run, tmp_path):
-    rows = loans(3000, 3).assign(race=["rare"] * 15 + ["few"] * 185 + ["a", "b"] * 1400)
-    rows.drop(columns=["sex", "since"]).to_csv(tmp_path / "rows.csv", index=False)
-    words = ["share", tmp_path / "rows.csv", "--sensitive", "race", "--id", "person", "--quick", "-o", tmp_path / "out"]
-    code, _, err = run(*words)
-    assert code == 2
-    assert "Group 'rare' is too small for the target Δ ≤ 0.3: it has 15 persons" in err
-    assert "(option --merge-small)" in err
-    code, said, err = run(*words, "--merge-small", "200")
-    assert code == 0, err
-    assert "what differs inside a group that was merged" in " ".join(said.split())
