@@ -68,6 +68,10 @@ ENCODERS = {
     "cells": (FairCells(4, target=0.5, n_certify=20_000, **CELLS), None),
     "cells without the attribute": (FairCells(4, target=0.5, n_certify=20_000, attribute="training", **CELLS), None),
     "release": (Release(FairTree(4, identifier="name", **CELLS), output="cell"), None),
+    "cross-fitted cells": (
+        Release(FairCells(4, target=0.5, n_certify=20_000, identifier="name", **CELLS), output="cell"),
+        None,
+    ),
 }
 
 
@@ -111,6 +115,7 @@ def test_a_loaded_encoder_does_what_the_saved_one_did(name, mixed, tmp_path):
     assert again.groups_ == encoder.groups_
     assert model_hash(again, b"key") == model_hash(encoder, b"key")
     assert list(again.get_feature_names_out()) == list(encoder.get_feature_names_out())
+    assert len(json.loads((tmp_path / "model" / "key.json").read_text())) == 1, "one key for all parts"
 
     save(again, tmp_path / "again")  # and once more: what was loaded can be saved
     for file in ("weights.safetensors", "key.json"):

@@ -92,16 +92,6 @@ def test_without_a_label_only_the_distance_is_measured(blobs):
     assert list(front.to_frame()) == COLUMNS[:4]
 
 
-def test_rows_that_a_model_may_be_chosen_by_certify_nothing(categorical_table):
-    train, validation, test = categorical_table.split(random_state=0)
-    best = frontier(FairMatching(density="counts"), train, strengths=[0.0, 1.0], validation=validation).select(
-        target=1.0
-    )
-    with pytest.raises(DataError, match="chosen by"):
-        certify(best, validation)
-    assert certify(best, test).look == 1
-
-
 def test_a_certificate_draws_afresh_after_a_choice(blobs):
     train, validation, test = blobs.split(random_state=0)
     quick = FairFlow(density=MixtureDensity(1), n_epochs=1, hidden=(8,))

@@ -102,15 +102,6 @@ def test_a_second_model_on_the_same_persons_warns():
         assert certify(fitted(), people(1)).look == 2
 
 
-def test_what_was_refused_has_not_looked():
-    model, rows = fitted(), people(1)
-    with pytest.raises(ValueError, match="too small for the target"):
-        certify(model, rows, target=0.01)
-    with pytest.raises(ValueError, match="must name cell"):
-        certify(model, rows, released=["gossip"])
-    assert certify(model, rows).look == 1
-
-
 def test_a_certificate_that_was_interrupted_has_looked(monkeypatch):
     model, rows = fitted(), people(1)
 

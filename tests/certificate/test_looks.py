@@ -81,14 +81,6 @@ def test_two_processes_and_twenty_certificates(ledger_of_test, tmp_path):
     assert len(files_of(ledger_of_test)) == 21, "20 looks, one key, and nothing half-written"
 
 
-def test_four_threads_and_forty_certificates(ledger_of_test, monkeypatch):
-    monkeypatch.setattr(record_of_looks, "_PATIENCE", 600)  # however busy the machine is, nobody is told to wait
-    with ThreadPoolExecutor(4) as pool:
-        given = [number for numbers in pool.map(numbers_given, [10] * 4) for number in numbers]
-    assert sorted(given) == list(range(1, 41))
-    assert len(files_of(ledger_of_test)) == 41
-
-
 def look_and_die():
     print(record().number, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

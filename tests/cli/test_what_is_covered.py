@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from known_tables import people
 
 import fairflows as ff
 from fairflows.cli import main as command
@@ -13,19 +14,10 @@ TABLE = {"sensitive": "sex", "label": "repaid", "identifier": "person"}
 
 def loans(n: int, seed: int) -> pd.DataFrame:
     """Rows that all differ; the label is known of the approved alone."""
-    rng = np.random.default_rng(seed)
-    sex, income = rng.choice(["f", "m"], n), np.round(rng.lognormal(10, 0.3, n), 2)
-    repaid = np.where(income + rng.normal(0, 4000, n) > 22_000, "yes", "no").astype(object)
-    return pd.DataFrame(
-        {
-            "person": [f"{number:07d}" for number in rng.permutation(n) + seed * 10**6],
-            "age": rng.integers(18, 80, n),
-            "income": income,
-            "town": rng.choice(["Bonn", "Ulm"], n),
-            "sex": sex,
-            "repaid": np.where(rng.random(n) < 0.2, None, repaid),
-        }
-    )
+    rng, rows = np.random.default_rng([seed, 1]), people(n, seed).drop(columns="grade")
+    names = [f"{name:07d}" for name in rng.permutation(rows["person"])]
+    income = np.round(rng.lognormal(10, 0.3, n), 2)
+    return rows.assign(person=names, income=income, repaid=rows["repaid"].where(rng.random(n) > 0.2, None))
 
 
 @pytest.fixture(scope="module")

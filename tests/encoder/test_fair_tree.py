@@ -6,16 +6,12 @@ import pytest
 from scipy.stats import binom
 
 from fairflows.bounds import cell_upper_bound, even_blocks
-from fairflows.certificate.certify import certify
 from fairflows.encoder.fair_tree import FairTree, best_rates
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, cut, grow
 from fairflows.encoder.ranked_columns import NumberRanks, PrincipalComponents, RankedColumns
 from fairflows.encoder.scores import score_columns
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.release.release import Release
-from fairflows.storage import load, save
 from fairflows.table.table import Table
-from fairflows.tradeoff import frontier
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -236,43 +232,6 @@ def test_the_law_of_a_random_row_is_made_alike():
         laws = [np.bincount(cell[places][group[rows[places]] == a], minlength=4) for a in (0, 1)]
         distance = np.abs(laws[0] / laws[0].sum() - laws[1] / laws[1].sum()).sum() / 2
         assert (distance < 0.06) == (largest < 1), "the law of a random row is made alike, not that of a random person"
-
-
-def test_a_certificate_end_to_end_and_the_folder(tmp_path):
-    train, test = population(8000, 0), population(8000, 1)
-    encoder = tree(8).fit(train)
-    certificate = certify(encoder, test, target=0.1)
-    assert certificate.status == "CERTIFIED"
-    assert certificate.released == ("cell",)
-    assert certificate.model_upper is None, "equal shares of calibration rows say nothing of the true law"
-    save(encoder, tmp_path / "model")
-    again = load(tmp_path / "model")
-    np.testing.assert_array_equal(again.transform(test), encoder.transform(test))
-    np.testing.assert_array_equal(again.predict(test), encoder.predict(test))
-
-
-def test_whole_rows(tmp_path):
-    train, test = population(4000, 0), population(4000, 1)
-    encoder = Release(tree(16), n_folds=1).fit(train)
-    drawn = encoder.transform(test)
-    assert list(drawn) == [*train.X, "label", "label_score"] == list(encoder.get_feature_names_out())
-    assert encoder.traits.draws_rows
-    assert not drawn.equals(encoder.transform(test)), "rows are drawn anew"
-    assert drawn["town"].isin(["Bonn", "Ulm"]).all()
-    told = np.corrcoef(drawn["height"], test.X["height"])[0, 1]
-    assert told > 0.2, "what is drawn follows the cell"
-    gap = [drawn["height"][(test.a == a).to_numpy()].mean() for a in (0, 1)]
-    assert abs(gap[0] - gap[1]) < 0.2 < 0.8 < abs(test.X["height"].groupby(test.a.to_numpy()).mean().diff().iloc[-1])
-    certificate = certify(encoder, test, target=0.15)
-    assert certificate.status == "CERTIFIED"
-    save(encoder, tmp_path / "model")
-    assert list(load(tmp_path / "model").transform(test)) == list(drawn)
-
-
-def test_a_frontier_over_numbers_of_cells():
-    found = frontier(tree(), population(3000, 0), strengths=[2, 8], validation=population(2000, 1))
-    assert [encoder.n_cells_ for encoder in found.encoders] == [2, 8]
-    assert found.to_frame()["accuracy"].between(0.5, 1).all()
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.certificate.certify import certify
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import RawFeatures
-from fairflows.release.release import Release
 from fairflows.table.persons import Key
 from fairflows.table.table import Table
 
@@ -61,20 +59,6 @@ def test_persons_are_named_by_the_identifier_alone(index, identifier, names):
     assert encoder.most_rows_ == (None if names is None else 1)
 
 
-RANDOMISED = [FairMatching(0.5, **QUICK), Release(FairMatching(0.5, **QUICK), n_cells=4, output="cell", n_folds=1)]
-
-
-@pytest.mark.parametrize("encoder", RANDOMISED, ids=lambda encoder: type(encoder).__name__)
-def test_rows_that_nobody_named_get_fresh_randomness_and_it_is_said(unnamed, encoder):
-    encoder.fit(unnamed)
-    for rows, a in ((unnamed, None), (unnamed.X, unnamed.a)):
-        with pytest.warns(DataWarning, match="fresh randomness") as caught:
-            first = encoder.transform(rows, sensitive_features=a)
-        assert {warning.filename for warning in caught} == {__file__}, "the warning points at the user's line"
-        with pytest.warns(DataWarning, match="fresh randomness"):
-            assert not encoder.transform(rows, sensitive_features=a).equals(first)
-
-
 def test_rows_that_come_one_by_one_do_not_share_a_coin(categorical):
     """A coin of the row's number would be the same for everybody who sends a single row."""
     encoder = FairMatching(0.5, density="counts").fit(categorical)
@@ -85,16 +69,6 @@ def test_rows_that_come_one_by_one_do_not_share_a_coin(categorical):
     with pytest.warns(DataWarning, match="fresh randomness"):
         sent = [tuple(encoder.transform(row, sensitive_features=a).iloc[0]) for _ in range(40)]
     assert len(set(sent)) == 2
-
-
-@pytest.mark.parametrize("as_release", [False, True], ids=["alone", "with a release"])
-def test_training_persons_are_not_certified_on(frame, named, as_release):
-    model = FairMatching(0.5, **QUICK, identifier="pid")
-    if as_release:
-        model = Release(model, n_cells=4, output="cell", n_folds=1)
-    model.fit(features(frame), frame["label"], sensitive_features=frame["group"])
-    with pytest.raises(DataError, match="fitted to, or chosen by, 3,000 of the 3,000 persons"):
-        certify(model, named)
 
 
 def test_decoding_needs_the_identifier(frame):

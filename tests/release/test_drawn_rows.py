@@ -9,7 +9,7 @@ import fairflows as ff
 from fairflows.bounds import cell_upper_bound
 from fairflows.encoder.base import Cells, Traits, encode_again
 from fairflows.encoder.rows import Rows
-from fairflows.exceptions import DataError, DataWarning
+from fairflows.exceptions import DataWarning
 from fairflows.paper.baselines import RawFeatures
 from fairflows.release.release import Release
 
@@ -163,13 +163,3 @@ def test_a_column_that_the_table_declares_categorical_is_drawn_from_its_own_valu
     with pytest.warns(DataWarning, match="code"):
         drawn = Release(ff.FairTree(2, unseen="other")).fit_transform(table)
     assert set(drawn["code"]) <= {110, 230, 4_020, 9_920, 9_991}
-
-
-def test_rules_hold_in_released_rows():
-    data = frame(2_000)
-    data["until"] = data["day"] + pd.to_timedelta(np.random.default_rng(0).integers(0, 90, 2_000), unit="D")
-    table = ff.Table(data, sensitive="group", label="repaid", identifier="person")
-    drawn = Release(ff.FairTree(2), rules=["day <= until"]).fit_transform(table)
-    assert (drawn["day"] <= drawn["until"]).all()
-    with pytest.raises(DataError, match="rows break it"):
-        Release(ff.FairTree(2), rules=["until < day"]).fit(table)

@@ -87,18 +87,6 @@ def test_without_names_numbers_are_fresh():
     assert len(set(alone)) == 50
 
 
-@pytest.mark.parametrize("shares", [(0.2,), (0.2, 0.25)])
-def test_a_split_never_parts_a_person(shares):
-    persons = Persons.of(np.random.default_rng(0).integers(0, 300, 1000))
-    parts = persons.split(*shares, random_state=3)
-    assert sorted(np.concatenate(parts)) == list(range(1000))
-    members = [set(persons.names[persons.codes[part]]) for part in parts]
-    assert sum(map(len, members)) == persons.n == len(set.union(*members))
-    assert len(members[1]) == round(0.2 * persons.n)
-    for part, again in zip(parts, persons.split(*shares, random_state=3), strict=True):
-        np.testing.assert_array_equal(part, again)
-
-
 def few_values(n_persons: int = 4000) -> tuple[Persons, pd.DataFrame]:
     """Eight rows per person and one column: two of her rows are "a", six are "b"."""
     frame = pd.DataFrame({"x": np.tile(["b", "a", "b", "b", "b", "a", "b", "b"], n_persons)})
