@@ -64,20 +64,7 @@ _TYPES = {
 }
 
 
-def encode_batch(
-    model: Encoder,
-    batch: Batch,
-    *,
-    sensitive: str | Sequence[str] | None = None,
-    grouping: Grouping | None = None,
-    identifier: str | None = None,
-    label: str | Sequence[str] | None = None,
-    missing_group: MissingGroup = "error",
-    missing_label: MissingLabel = "error",
-    keep: Sequence[str] = (),
-    precision: Precision = "float32",
-    key: bytes | None = None,
-) -> Batch:
+def encode_batch(model: Encoder, batch: Batch, *, key: bytes | None = None, **settings: Any) -> Batch:
     """Encode an Arrow record batch or table. The result depends on the batch alone.
 
     Each row becomes the same as in `encode_file`, in the order of the batch. Rows without a group or a label are
@@ -99,25 +86,12 @@ def encode_batch(
         Fitted encoder, such as a `Release`.
     batch : RecordBatch or Table
         Rows with the columns that the model was fitted on.
-    sensitive : str or list of str, default=None
-        Columns that hold the sensitive attribute; by default those that the encoder was told.
-    grouping : Grouping, default=None
-        How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
-    identifier : str, default=None
-        Column that names the person of a row. No person may have more rows in a batch than the most in training.
-    label : str or list of str, default=None
-        Columns of the labels, where the model was fitted to a table with some. A batch need not have them.
-    missing_group, missing_label : str, default="error"
-        What is done with rows that miss their group or their label, as in the `Table` that the model was fitted to. A
-        certificate is about rows that were treated so.
-    keep : sequence of str, default=()
-        Columns of the batch that are written unchanged, after the others.
-    precision : {"float32", "float64"}, default="float32"
-        Type of encoded numbers. They are computed in float64. Whole rows in the table's own columns keep their types.
     key : bytes, default=None
         Secret key of the model, ``bytes(model.key_)``. Engines send a model to their workers as a pickle, which leaves
         the key out, and a model without its key encodes nothing. So you decide whether the workers get the key, and
         how.
+    **settings
+        Columns, their roles and the precision: the parameters of `BatchEncoder`.
 
     Returns
     -------
@@ -134,23 +108,13 @@ def encode_batch(
     >>> encode_batch(model, batch, sensitive="sex", identifier="person", keep=["person"]).schema.names
     ['cell', 'person']
     """
-    encode = BatchEncoder(
-        model,
-        sensitive=sensitive,
-        grouping=grouping,
-        identifier=identifier,
-        label=label,
-        missing_group=missing_group,
-        missing_label=missing_label,
-        keep=keep,
-        precision=precision,
-    )
+    encode = BatchEncoder(model, **settings)
     if key is not None:
         model.key_.restore(key)
     is_table = isinstance(batch, pa.Table)
     encoded, found = encode(batch if is_table else pa.Table.from_batches([batch]))
     encode.check_number_of_rows(found)
-    found.warn(label)
+    found.warn(settings.get("label"))
     if is_table:
         return encoded
     parts = encoded.combine_chunks().to_batches()
@@ -199,7 +163,27 @@ class Found:
 
 
 class BatchEncoder:
-    """Encode Arrow tables that hold a file's columns; the parameters are those of `encode_batch`.
+    """Encode Arrow tables that hold a file's columns.
+
+    Parameters
+    ----------
+    model : encoder
+        Fitted encoder, such as a `Release`.
+    sensitive : str or list of str, default=None
+        Columns that hold the sensitive attribute; by default those that the encoder was told.
+    grouping : Grouping, default=None
+        How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
+    identifier : str, default=None
+        Column that names the person of a row. No person may have more rows in a batch than the most in training.
+    label : str or list of str, default=None
+        Columns of the labels, where the model was fitted to a table with some. A batch need not have them.
+    missing_group, missing_label : str, default="error"
+        What is done with rows that miss their group or their label, as in the `Table` that the model was fitted to. A
+        certificate is about rows that were treated so.
+    keep : sequence of str, default=()
+        Columns of the batch that are written unchanged, after the others.
+    precision : {"float32", "float64"}, default="float32"
+        Type of encoded numbers. They are computed in float64. Whole rows in the table's own columns keep their types.
 
     Attributes
     ----------
@@ -415,7 +399,7 @@ def encode_file(
     found : Found, default=None
         Filled with the findings about the rows, such as the counts of their cells.
     **settings
-        Columns and their roles, and the precision: the parameters of `encode_batch` from `sensitive` to `precision`.
+        Columns, their roles and the precision: the parameters of `BatchEncoder`.
 
     Returns
     -------
@@ -516,7 +500,7 @@ def encode_folder(model: Encoder, source: str | Path, target: str | Path, **sett
     source, target : path or URI
         Folders that all workers reach. A target on a file system must not exist, and appears when it is complete.
     **settings
-        Parameters of `encode_batch`. A model with coins or noise needs an `identifier`, because a task may run twice.
+        Parameters of `BatchEncoder`. A model with coins or noise needs an `identifier`, because a task may run twice.
 
     Returns
     -------

@@ -1,5 +1,6 @@
 """What goes wrong in the command: said in one line, before the work where that can be, with an exit code of its own."""
 
+import json
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from fairflows.cli.options import _OPTIONS, with_options
 from fairflows.exceptions import DataWarning
 from fairflows.storage import save
 from fairflows.stream import BatchEncoder
+from fairflows.workflow import FORMAT, RUN
 from processes import start
 
 
@@ -27,11 +29,14 @@ def people(n):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a table and a small model."""
+    """A folder with a table, and the parts of a result that encoding needs."""
     frame = people(300)
     frame.to_csv(tmp_path / "loans.csv", index=False)
+    frame.assign(sex=frame["sex"].where(frame.index > 2)).to_csv(tmp_path / "holes.csv", index=False)
     encoder = FairMatching(density="counts").fit(frame[["town", "home"]], sensitive_features=frame["sex"])
-    save(encoder, tmp_path / "model")
+    save(encoder, tmp_path / "result" / "model")
+    run = {"format": FORMAT, "sensitive": ["sex"], "rows": 300, "random_state": 0, "released": ["latent"]}
+    (tmp_path / "result" / RUN).write_text(json.dumps(run))
     return tmp_path
 
 
@@ -46,13 +51,14 @@ SHARE = ["share", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
         ([*SHARE, "-o", "loans.csv/out"], "loans.csv: is a file"),
         ([*SHARE, "-o", "."], "holds loans.csv, which is read"),
         ([*SHARE, "-o", "out", "--method", "magic"], "not one of 'tree', 'cells', 'cells-without-attribute'"),
-        (["encode", "model", ".", "--sensitive", "sex", "-o", "out", "--engine", "ray", "--separator", ";"],
+        (["encode", "result", ".", "-o", "out", "--engine", "ray", "--separator", ";"],
          "engine must be 'local' to read CSV files"),
         ([*SHARE, "-o", "out", "--random-state", "-1"], "--random-state"),
         (["demo", "-o", "loans.csv"], "loans.csv: is a file"),
-        (["encode", "model", ".", "--sensitive", "sex", "-o", "out", "--engine", "ray", "--keep-order"],
-         "engine must be 'local' to keep the order"),
-        (["encode", "model", "loans.csv", "--sensitive", "sex", "-o", "loans.csv"], "would be lost"),
+        (["encode", "result", "loans.csv", "-o", "loans.csv"], "would be lost"),
+        (["encode", "result", "holes.csv", "-o", "z.csv"],
+         "Drop those rows (missing_group='drop'), or make them a group of their own (missing_group='group'). (option "
+         "--missing-group of `share`)"),
         (["reproduce", "figure-4a", "--device", "tpu"], "not one of 'auto', 'cpu', 'cuda'"),
     ],
 )  # fmt: skip
@@ -84,6 +90,7 @@ def test_a_bug_is_called_one_and_has_its_own_exit_code(run, folder, monkeypatch)
 def test_messages_are_followed_by_the_options_of_the_parameters_that_they_name():
     both = "Drop it (drop=['key']) or make it the identifier\n(identifier='key')."
     assert with_options(both) == f"{' '.join(both.split())} (options --drop, --id)"
+    assert with_options(both, ["--id", "--out"]).endswith("(options --drop of `share`, --id)")
     assert with_options("target must be in [0, 1]; got 3.").endswith("got 3. (option --target)")
     assert with_options("Take another n_bins=8 of your label.") == "Take another n_bins=8 of your label."
 
@@ -95,7 +102,8 @@ def test_every_option_that_messages_name_can_be_typed():
     assert {option for names in _OPTIONS.values() for option in names.split(", ")} <= typed
 
 
-def test_a_warning_names_options_and_comes_once(capsys):
+def test_a_warning_names_options_and_comes_once(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["fairflows", "share"])
     for count in ("1,000", "2"):
         show_warning(DataWarning(f"{count} rows have no name: give identifier=...."), DataWarning)
     show_warning("a library's own", UserWarning)
@@ -120,7 +128,7 @@ def encode_until_stopped(number, words):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_in_the_middle_it_says_so_and_cleans_up(folder, number, tmp_path_factory):
-    words = ["encode", folder / "model", folder / "loans.csv", "--sensitive", "sex", "-o", folder / "z.csv"]
+    words = ["encode", folder / "result", folder / "loans.csv", "-o", folder / "z.csv"]
     output = tmp_path_factory.mktemp("said") / "output"
     stopped = start(encode_until_stopped, number, [str(word) for word in words], output=output)
     stopped.join()
@@ -129,4 +137,4 @@ def test_stopped_in_the_middle_it_says_so_and_cleans_up(folder, number, tmp_path
     assert stopped.exitcode == 128 + number, said
     assert "fairflows: interrupted" in said.splitlines()
     assert "cannot be read" not in said
-    assert sorted(path.name for path in folder.iterdir()) == ["loans.csv", "model"]
+    assert sorted(path.name for path in folder.iterdir()) == ["holes.csv", "loans.csv", "result"]

@@ -38,6 +38,9 @@ def test_a_receiver_accepts_the_true_files(run, received):
     assert out.strip().splitlines()[-1].startswith("All checks passed")
     page = (received / "report-public.html").read_text(encoding="utf-8")
     assert "fairflows check certificate.json shared.csv" in page
+    assert run("check", received) == (0, out, ""), "the folder names both files"
+    (received / "shared.csv").write_text("age\n1\n")
+    assert run("check", received)[0] == 1
 
 
 def test_the_house_can_still_verify_what_names_its_file(run, made):

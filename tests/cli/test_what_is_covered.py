@@ -10,6 +10,7 @@ from fairflows.cli import main as command
 
 ROLES = ["--sensitive", "sex", "--label", "repaid", "--quick", "--target", "0.4"]
 TABLE = {"sensitive": "sex", "label": "repaid", "identifier": "person"}
+NAMED = {**TABLE, "missing_label": "drop"}
 
 
 def loans(n: int, seed: int) -> pd.DataFrame:
@@ -68,7 +69,7 @@ def test_persons_are_known_however_another_program_writes_their_names(run, folde
     """They are encoded by the model that has not seen them: not refused, and no stranger's fold."""
     frame = loans(1500, 0)
     frame["person"] = [spelling.format(int(name)) for name in frame["person"]]
-    code, _, err = encode(run, folder, frame.head(400), "--keep", "person", "--keep-order")
+    code, _, err = encode(run, folder, frame.head(400), "--keep", "person")
     assert code == 0, err
     release = ff.load(folder / "named" / "model")
     train = ff.Table(loans(1500, 0), **TABLE, missing_label="drop")
@@ -109,12 +110,10 @@ def test_two_spellings_of_one_name_in_a_table_are_an_error(run, folder):
 
 
 def test_names_that_come_later_do_not_get_around_the_refusal(run, folder):
-    frame = loans(1500, 0)
-    for words in ([], ["--id", "person"]):
-        code, _, err = encode(run, folder, frame, *words, model="bare")
-        assert code == 2
-        assert "The model was fitted to" in err
-        assert "--id" not in err
+    code, _, err = encode(run, folder, loans(1500, 0), model="bare")
+    assert (code, "The model was fitted to" in err, "--id" in err) == (2, True, False)
+    with pytest.raises(ff.DataError, match="The model was fitted to"):
+        ff.encode_file(ff.load(folder / "bare" / "model"), folder / "new.csv", folder / "z.csv", **NAMED)
 
 
 def test_more_rows_of_a_person_than_in_training_are_refused(run, folder):
@@ -128,8 +127,9 @@ def test_more_rows_of_a_person_than_in_training_are_refused(run, folder):
     release = ff.load(folder / "named" / "model")
     with pytest.raises(ff.DataError, match="100 of these 100 persons have more, up to 3"):
         release.transform(ff.Table(new, **TABLE))
-    code, _, err = encode(run, folder, new, "--id", "person", model="bare")
-    assert (code, "up to 3" in err) == (2, True), "without an identifier a certificate is about one row of a person"
+    bare = ff.load(folder / "bare" / "model")
+    with pytest.raises(ff.DataError, match="up to 3"):  # without an identifier it is about one row of a person
+        ff.encode_file(bare, folder / "new.csv", folder / "z.csv", **NAMED)
 
 
 def test_trees_are_not_certified_for_more_rows_of_a_person_than_they_were_cut_for(run, folder):

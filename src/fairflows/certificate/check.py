@@ -93,9 +93,9 @@ def check(
     Parameters
     ----------
     certificate : path
-        ``certificate.json``.
+        ``certificate.json``, or a folder that holds it.
     file : path, default=None
-        A released file.
+        A released file; by default the shared table in that folder.
     max_known_half, max_population : float, default=None
         Limits, for a gate in a pipeline: on the 95 % point of the table's Δ when half of its groups are known, and on
         the bound on persons to come. A certificate that states more, or nothing about it, fails.
@@ -125,6 +125,9 @@ def check(
     All checks passed: the bounds follow from the counts. No file was compared.
     """
     path = Path(certificate)
+    if path.is_dir():
+        file = next(iter(path.glob("shared.*")), None) if file is None else file
+        path /= "certificate.json"
     document, text = Certificate.read(path), read_text(path)
     results = list(_check_statements(document))
     listed = FileList.read(list_beside(path)) if list_beside(path).is_file() else None

@@ -25,13 +25,10 @@ from fairflows.cli.options import (
     FileFormat,
     Folder,
     HeldOut,
-    Identifier,
     Json,
     MostRows,
     Quick,
-    Quiet,
     Reading,
-    SensitiveIfNotKnown,
     with_group,
     with_options,
 )
@@ -134,7 +131,7 @@ def share(
 
     check_place(out, file, replace=replace)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
-    with _stages(quiet=False) as say:
+    with _stages() as say:
         say(f"reading {file}")
         table = reading.table(reading.frame(file), file.name)
         if reading.identifier is None:
@@ -164,7 +161,6 @@ def share(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("fairflows-demo"),
-    quiet: Quiet = False,
 ) -> None:
     """Share Adult, end to end and offline.
 
@@ -176,7 +172,7 @@ def demo(
 
     check_place(out, replace=True)
     table = load_adult()
-    with _stages(quiet) as say:
+    with _stages() as say:
         shared = make(table, say=say)
         shared.save(out, replace=True)
     _print_frame(table.X.head(3), title="The table")
@@ -248,14 +244,8 @@ def encode(
         str,
         typer.Option("--out", "-o", help="CSV (commas, UTF-8), TSV or Parquet file to write; with Ray, a folder."),
     ],
-    sensitive: SensitiveIfNotKnown = None,
-    identifier: Identifier = None,
     keep: Annotated[list[str] | None, typer.Option(help="Column to write unchanged; may be repeated.")] = None,
-    keep_order: Annotated[
-        bool, typer.Option("--keep-order", help="Keep the order of the rows, which may identify persons.")
-    ] = False,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
-    quiet: Quiet = False,
     *,
     reading: FileFormat,
 ) -> None:
@@ -266,40 +256,34 @@ def encode(
 
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
-    model, run = _open_model(folder)
-    stated = {"sensitive": sensitive, "identifier": identifier}
-    roles = {**({} if run is None else run.roles), **{role: name for role, name in stated.items() if name}}
+    model, run = _open_result(folder)
     if engine == "ray":
         from fairflows.stream import encode_folder
 
         if reading != FileFormat():
             raise DataError("engine must be 'local' to read CSV files: Ray reads folders of Parquet files.")
-        if keep_order:
-            raise DataError("engine must be 'local' to keep the order of the rows.")
-        n_rows = encode_folder(model, source, out, keep=keep or (), **roles)
+        n_rows = encode_folder(model, source, out, keep=keep or (), **run.roles)
     else:
         from fairflows.certificate.check import list_files
         from fairflows.stream import encode_file
 
-        if run is not None and Path(out).resolve().parent == folder.resolve():
+        if Path(out).resolve().parent == folder.resolve():
             raise DataError(f"{out}: the folder holds the result of `fairflows share`; write to another one.")
-        with progress_bar("encoding", enabled=not quiet and sys.stderr.isatty()) as show:
+        with progress_bar("encoding", enabled=sys.stderr.isatty()) as show:
             n_rows = encode_file(
                 model,
                 source,
                 out,
                 keep=keep or (),
-                keep_order=keep_order,
                 text_format=reading.text_format,
-                time_formats={} if run is None else run.time_formats,
+                time_formats=run.time_formats,
                 on_progress=lambda done, total: show(done, total, f"{done:,} rows"),
-                **roles,
+                **run.roles,
             )
         certificate = folder / "certificate.json"
-        if certificate.is_file() and not (keep or keep_order):  # such files are not covered
+        if certificate.is_file() and not keep:  # such columns are not covered
             list_files(certificate, [Path(out)])
-    if not quiet:
-        typer.echo(f"{n_rows:,} rows written to {out}")
+    typer.echo(f"{n_rows:,} rows written to {out}")
 
 
 @app.command()
@@ -313,7 +297,6 @@ def certify(
     delta: Delta = 0.01,
     most_rows: MostRows = None,
     as_json: Json = False,
-    quiet: Quiet = False,
     *,
     reading: FileFormat,
 ) -> None:
@@ -330,7 +313,7 @@ def certify(
     table = run.table_of(rows, model, reading.text_format)
     if target is None:
         target = Certificate.read(folder / "certificate.json").target
-    with _stages(quiet or as_json) as say:
+    with _stages() as say:
         say("certifying")
         certificate = make(model, table, target=target, released=run.released, delta=delta, most_rows=most_rows)
     typer.echo(certificate.to_json() if as_json else repr(certificate))
@@ -339,7 +322,7 @@ def certify(
 
 @app.command()
 def check(
-    certificate: Annotated[Path, typer.Argument(help="The certificate.json that came with the file.")],
+    certificate: Annotated[Path, typer.Argument(help="The certificate.json, or the folder that has it.")],
     file: Annotated[Path | None, typer.Argument(help="The released file.", show_default=False)] = None,
     max_known_half: Annotated[
         float | None,
@@ -419,22 +402,13 @@ def audit(
     _print_json(found.to_dict()) if as_json else typer.echo(repr(found))
 
 
-def _open_model(folder: Path) -> tuple[Encoder, Run | None]:
-    """Load the model in a folder that `share` wrote, and how its table was read; or a saved model alone."""
-    from fairflows.storage import load
-    from fairflows.workflow import RUN, read_run
-
-    if (folder / RUN).is_file():
-        return load(folder / "model"), read_run(folder)
-    return load(folder), None
-
-
 def _open_result(folder: Path) -> tuple[Encoder, Run]:
     """Load the model in a folder that `share` wrote, and how its table was read."""
-    model, run = _open_model(folder)
-    if run is None:
-        raise DataError(f"{folder}: holds a model alone; this command needs the folder that `fairflows share` wrote.")
-    return model, run
+    from fairflows.storage import load
+    from fairflows.workflow import read_run
+
+    run = read_run(folder)
+    return load(folder / "model"), run
 
 
 @app.command()
@@ -448,7 +422,6 @@ def reproduce(
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to train.")] = "auto",
     jobs: Annotated[int, typer.Option(min=1, help="How many to run side by side, as processes.")] = 1,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reproduction"),
-    quiet: Quiet = False,
 ) -> None:
     """Run experiments of the paper, and print its numbers beside ours.
 
@@ -476,7 +449,7 @@ def reproduce(
     chosen_device(device)  # refuse a GPU that is not there before anything runs
     check_folder(out)
     results = []
-    with _stages(quiet) as say:
+    with _stages() as say:
         for result in run_many(chosen, n_jobs=jobs, quick=quick, seeds=seeds, device=device, out=out):
             results.append(result)
             say(f"{result.id}, {len(results)} of {len(chosen)}")
@@ -515,11 +488,8 @@ def _print_json(record: object) -> None:
 
 
 @contextmanager
-def _stages(quiet: bool) -> Iterator[Callable[[str], None]]:
+def _stages() -> Iterator[Callable[[str], None]]:
     """Print each stage of the work on standard error, with the time so far; with a spinner on a terminal."""
-    if quiet:
-        yield lambda text: None
-        return
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -561,7 +531,7 @@ def _exit_code() -> tuple[int | str | None, str]:
     except SystemExit as end:
         return end.code, ""
     except (ValueError, OSError, OverflowError, MemoryError) as error:  # a DataError is a ValueError
-        return 2, with_options(str(error)) or type(error).__name__
+        return 2, with_options(str(error), _own_options()) or type(error).__name__
     except Exception as error:
         if os.environ.get("FAIRFLOWS_DEBUG"):
             traceback.print_exc()
@@ -577,7 +547,13 @@ def show_warning(message: Warning | str, category: type[Warning], *_: object, **
     kind = re.sub(r"\d[\d,]*", "#", str(message))
     if kind not in _warned:
         _warned.add(kind)
-        typer.echo(f"fairflows: {with_options(str(message))}", err=True)
+        typer.echo(f"fairflows: {with_options(str(message), _own_options())}", err=True)
+
+
+def _own_options() -> list[str]:
+    """Return the options of the command that runs."""
+    running = typer.main.get_group(app).commands.get(sys.argv[1] if len(sys.argv) > 1 else "")
+    return [] if running is None else [option for parameter in running.params for option in parameter.opts]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -35,23 +35,22 @@ _OPTIONS = {
 _NAMED = re.compile(rf"\b({'|'.join(_OPTIONS)})(?:=| must)")
 
 
-def with_options(message: str) -> str:
-    """Return a message in one line, followed by the options of the parameters that it names."""
+def with_options(message: str, own: Collection[str] | None = None) -> str:
+    """Return a message in one line, followed by the options of the parameters that it names.
+
+    Those that are not among the command's `own` options are options of `share`.
+    """
     options = dict.fromkeys(_OPTIONS[name] for name in _NAMED.findall(message))
-    kind = "option" if len(options) == 1 else "options"
-    return " ".join(f"{message} ({kind} {', '.join(options)})".split() if options else message.split())
+    if options:
+        named = [option if own is None or option in own else f"{option} of `share`" for option in options]
+        message += f" ({'option' if len(named) == 1 else 'options'} {', '.join(named)})"
+    return " ".join(message.split())
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
 File = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file.", show_default=False)]
 HeldOut = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file of rows that the model has not seen.")]
-Folder = Annotated[Path, typer.Argument(help="Folder that `share` wrote, or a saved model.", show_default=False)]
-SensitiveIfNotKnown = Annotated[
-    list[str] | None,
-    typer.Option("--sensitive", help="Sensitive column, where the model does not say."),
-]
-Identifier = Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")]
+Folder = Annotated[Path, typer.Argument(help="Folder that `share` wrote.", show_default=False)]
 Delta = Annotated[float, typer.Option(help="Probability that the certificate is wrong.")]
 MostRows = Annotated[
     int | None, typer.Option("--most-rows", min=1, help="Most rows of a person; by default as in training.")
@@ -84,7 +83,7 @@ class Reading(FileFormat):
 
     sensitive: Annotated[list[str], typer.Option(help="Sensitive column; several make intersectional groups.")]
     label: Annotated[list[str] | None, typer.Option(help="Label column; may be repeated.")] = None
-    identifier: Identifier = None
+    identifier: Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")] = None
     categorical: Annotated[
         list[str] | None, _about_file(help="Column whose numbers are categories; may be repeated.")
     ] = None
