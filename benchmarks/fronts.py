@@ -108,6 +108,14 @@ def in_cells(encoder: Encoder) -> Release:
     return Release(encoder, n_cells=8, output="cell", n_folds=1)
 
 
+def all_strengths(estimator: Encoder, table: Table, strengths: Sequence[float], seed: int) -> list[Encoder]:
+    """Fit an encoder of every strength, and a release around each where one is asked for."""
+    if not isinstance(estimator, Release):
+        return estimator.fit_path(table, strengths=strengths, seeds=[seed])
+    encoders = all_strengths(estimator.encoder, table, strengths, seed)
+    return [clone(estimator).fit_around(e, e.read(table), None, table.y) if is_fitted(e) else e for e in encoders]
+
+
 def methods(n_certify: int, unit: Unit, quick: bool, device: str) -> dict[str, tuple[Encoder, Sequence[float]]]:
     """Return every method, not fitted, and its strengths."""
     short = 2 if quick else 50
@@ -180,7 +188,7 @@ def measure(task: Task) -> list[dict[str, object]]:
     for unit in units:
         estimator, strengths = methods(parts.test.persons.n, unit, task.quick, task.device)[method]
         if not fitted or depends_on_unit(method):
-            fitted = estimator.fit_path(parts.fit, strengths=strengths, seeds=[task.seed])
+            fitted = all_strengths(estimator, parts.fit, strengths, task.seed)
         for setting, encoder in zip(strengths, fitted, strict=True):
             if not is_fitted(encoder) or (task.settings is not None and setting not in task.settings):
                 continue

@@ -127,7 +127,7 @@ def test_public_names_and_submodules_load_on_first_use():
         "import fairflows.report.words\n"
         "print([name for name in ('torch', 'sklearn') if name in sys.modules])\n"
         "import fairflows.table.examples\n"
-        "print(ff.bounds.samples_needed(0.1, 0.05) > 0, ff.paper.datasets is not None, 'torch' in sys.modules)\n"
+        "print(ff.bounds.hoeffding_radius(9, 0.05) > 0, ff.paper.datasets is not None, 'torch' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "[]", "True True False"]

@@ -79,7 +79,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
 }
 _HOMES = {name: home for home, names in CLASSES.items() for name in names.split()}
 _NOT_HASHED = {
-    "key", "key_", "ledger_", "device", "progress", "history", "n_jobs", "probe", "_sklearn_output_config",
+    "key", "key_", "ledger_", "device", "progress", "n_jobs", "probe", "_sklearn_output_config",
 }  # fmt: skip
 """Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over,
 what is checked at loading."""

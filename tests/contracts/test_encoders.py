@@ -434,15 +434,16 @@ def test_the_ledger_knows_the_training_persons(encoder, table):
 
 def test_one_run_fits_every_strength_and_seed(name, table):
     template = ENCODERS[name]()
-    strengths = [2, 5] if innermost(template).traits.strength == "n_cells" else [0.25, 0.75]
+    if isinstance(template, Release):
+        pytest.skip("a frontier is made of encoders")
+    strengths = [2, 5] if template.traits.strength == "n_cells" else [0.25, 0.75]
     many = template.fit_path(table, strengths=strengths, seeds=[0, 3])
     assert not is_fitted(template)
     assert all(is_fitted(encoder) for encoder in many)
     assert len({encoder.key_ for encoder in many}) == 1, "a person has the same coins in all of them"
-    settings = [innermost(encoder) for encoder in many]
     if name not in PLAIN_ROWS:  # which have no strength
-        assert [setting.get_params()[setting.traits.strength] for setting in settings] == sorted(2 * strengths)
-    assert [setting.random_state for setting in settings] == [0, 3, 0, 3]
+        assert [encoder.get_params()[encoder.traits.strength] for encoder in many] == sorted(2 * strengths)
+    assert [encoder.random_state for encoder in many] == [0, 3, 0, 3]
     for encoder in many:
         assert len(encoder.transform(table)) == len(table)
 

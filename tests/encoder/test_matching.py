@@ -62,6 +62,16 @@ def test_more_cells_than_can_be_listed_are_refused(categorical, monkeypatch):
         fit(categorical)
 
 
+def test_a_group_may_lack_a_label(categorical):
+    lacking = categorical.take((categorical.a == "old") | (categorical.y == 0))
+    encoder = fit(lacking, gamma=0)
+    np.testing.assert_allclose(encoder.latent_laws_.sum(axis=1), 1)
+    back = encoder.inverse_transform(
+        encoder.transform(lacking.X, sensitive_features=lacking.a), sensitive_features=lacking.a
+    )
+    assert_frame_equal(back, lacking.X)
+
+
 def test_wrong_input(categorical):
     encoder = fit(categorical)
     other = categorical.X.assign(town="Rom")
@@ -70,9 +80,6 @@ def test_wrong_input(categorical):
     with pytest.warns(DataWarning, match=r"treated alike in every group: column 'town' \(3,000\)"):
         Z = fit(categorical, unseen="other").transform(other, sensitive_features=categorical.a)
     assert Z.shape == (3000, 4)
-    lacking = categorical.take((categorical.a == "old") | (categorical.y == 0))
-    with pytest.raises(DataError, match="every label; group 'young' has none with label 1"):
-        fit(lacking)
     with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got -0\.1"):
         fit(categorical, gamma=-0.1)
     with pytest.raises(ValueError, match="density must be 'made' or 'counts'"):

@@ -28,8 +28,6 @@ WRONG = [
     ({"kinds": {"town": "foo"}}, r"kinds\['town'\] must be one of .*; got 'foo'"),
     ({"kinds": ["town"]}, "kinds must be a mapping .*; got list"),
     ({"n_bins": "four"}, "n_bins must be a whole number of at least 2; got 'four'"),
-    ({"hidden": 3}, "hidden must be a sequence of widths, .*; got 3"),
-    ({"hidden": (50, 0)}, r"hidden must be a sequence of widths, .*; got \(50, 0\)"),
     ({"key": "abc"}, "key must be bytes, at least 16, .*; got str"),
     ({"key": b"fifteen bytes.."}, "key must be bytes, at least 16, .*; got 15 bytes"),
 ]

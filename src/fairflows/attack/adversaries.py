@@ -31,7 +31,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound
 from fairflows.encoder.base import Encoder, Inversion
-from fairflows.encoder.fair_matching import KnownCells, cells_of_encoded, inverse_map
+from fairflows.encoder.fair_matching import CellModel, ExactLaw, cells_of_encoded, inverse_map
 from fairflows.exceptions import DataError
 from fairflows.table.columns import Grid, find_grid, is_number, numbers
 from fairflows.table.persons import content_hashes
@@ -351,10 +351,12 @@ def white_box(encoder: Encoder, Z: pd.DataFrame, reference: Reference) -> WhiteB
     law = encoder.latent_law()
     if law is None:
         return None
-    inversions, known = law.inversions(Z), law.known_cells()
+    inversions = law.inversions(Z)
     if inversions is not None:
         return _of_flow(inversions, Z, reference)
-    return None if known is None else _of_cells(known, Z, reference)
+    if isinstance(law, ExactLaw) and law.model is not None:
+        return _of_cells(law, law.model, Z, reference)
+    return None
 
 
 def _of_flow(inversions: list[Inversion], Z: pd.DataFrame, reference: Reference) -> WhiteBox:
@@ -377,15 +379,15 @@ def _of_flow(inversions: list[Inversion], Z: pd.DataFrame, reference: Reference)
     return WhiteBox(_finite(np.concatenate([*parts, ratios], axis=1)), scores)
 
 
-def _of_cells(known_cells: KnownCells, Z: pd.DataFrame, reference: Reference) -> WhiteBox:
-    model, codec = known_cells.model, known_cells.model.codec
+def _of_cells(law: ExactLaw, model: CellModel, Z: pd.DataFrame, reference: Reference) -> WhiteBox:
+    codec = model.codec
     cells = cells_of_encoded(codec, Z)
     with np.errstate(divide="ignore"):
-        log_laws = np.log(known_cells.laws).T[cells]
+        log_laws = np.log(law.laws).T[cells]
     seen = np.unique(codec.encode(reference.rows))
     parts: list[FloatArray] = [codec.levels_of(cells).astype(np.float64), _finite(log_laws)]
-    shows_values = sum(map(len, known_cells.maps)) * parts[0].shape[1] <= _MOST_VALUES
-    for sent in known_cells.maps:
+    shows_values = sum(map(len, law.maps)) * parts[0].shape[1] <= _MOST_VALUES
+    for sent in law.maps:
         for b, f in enumerate(sent):
             before = inverse_map(f)[cells]
             if shows_values:

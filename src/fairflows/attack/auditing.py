@@ -37,6 +37,7 @@ from fairflows.certificate.certificate import Plain
 from fairflows.certificate.certify import checked_released, most_rows_of
 from fairflows.certificate.statement import AttackResult
 from fairflows.encoder.base import Encoder, LatentLaw, encode_again, fitted_encoder
+from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.storage import model_hash
@@ -499,8 +500,8 @@ def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> Nume
 
 def _as_modelled(law: LatentLaw, rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows as an encoder's density sees them, in which numbers may be bins."""
-    known = law.known_cells()
-    return rows if known is None else known.model.codec.decode(known.model.codec.encode(rows))
+    model = law.model if isinstance(law, ExactLaw) else None
+    return rows if model is None else model.codec.decode(model.codec.encode(rows))
 
 
 def _label(table: Table) -> npt.NDArray[np.object_]:

@@ -12,7 +12,6 @@ from .cells import has_few_persons as has_few_persons
 from .cells import merged_distance as merged_distance
 from .cells import merged_upper_bound as merged_upper_bound
 from .cells import total_variation as total_variation
-from .derived import balanced_accuracy as balanced_accuracy
 from .derived import error_lower_bound as error_lower_bound
 from .derived import selection_ratio_lower_bound as selection_ratio_lower_bound
 from .derived import true_distance_upper_bound as true_distance_upper_bound
@@ -28,7 +27,6 @@ from .model import statistical_distance_upper_bound as statistical_distance_uppe
 from .paper import fare_upper_bound as fare_upper_bound
 from .paper import hoeffding_radius as hoeffding_radius
 from .paper import kl_upper_bound as kl_upper_bound
-from .paper import samples_needed as samples_needed
 from .paper import sign_estimate as sign_estimate
 from .paper import sign_upper_bound as sign_upper_bound
 from .paper import weissman_upper_bound as weissman_upper_bound

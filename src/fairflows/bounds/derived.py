@@ -19,17 +19,6 @@ from fairflows.bounds.arguments import FloatArray, checked_distance, plain
 from fairflows.exceptions import DataError
 
 
-def balanced_accuracy(distance: ArrayLike) -> FloatArray | float:
-    """Return the balanced accuracy (1 + Δ)/2 of the best adversary between two groups.
-
-    Examples
-    --------
-    >>> balanced_accuracy(0.2)
-    0.6
-    """
-    return plain((1 + checked_distance(distance)) / 2)
-
-
 def selection_ratio_lower_bound(distance: ArrayLike, largest_rate: ArrayLike) -> FloatArray | float:
     """Return a lower bound on the smallest over the largest selection rate of a classifier: 1 - Δ/r, at least 0.
 

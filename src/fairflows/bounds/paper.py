@@ -48,22 +48,9 @@ def hoeffding_radius(n: int, delta: float) -> float:
     """
     if n < 1:
         raise DataError(f"n must be at least 1; got {n!r}.")
-    return math.sqrt(_draws_times_squared_radius(delta) / n)
-
-
-def samples_needed(epsilon: float, delta: float) -> int:
-    r"""Return the draws per group for which the estimate errs by at most ε with probability 1 - δ (Lemma 5.2).
-
-    .. math:: n \ge -2 \log\Bigl(\frac{1 - \sqrt{1-δ}}{2}\Bigr) / ε^2
-
-    Examples
-    --------
-    >>> samples_needed(epsilon=0.01, delta=0.05)
-    87386
-    """
-    if not 0 < epsilon <= 1:
-        raise DataError(f"epsilon must be in (0, 1]; got {epsilon!r}.")
-    return math.ceil(_draws_times_squared_radius(delta) / epsilon**2)
+    # (1 - √(1-δ))/2 = δ / 2(1 + √(1-δ)), which loses no digit and does not vanish for the smallest δ.
+    delta = checked_delta(delta)
+    return math.sqrt(2 * (math.log(2 * (1 + math.sqrt(1 - delta))) - math.log(delta)) / n)
 
 
 def sign_upper_bound(log_densities: ArrayLike, delta: float) -> float:
@@ -184,12 +171,6 @@ def fare_upper_bound(
     N = totals.sum(axis=-1)
     accuracy = (t * totals).sum(axis=-1) / N + np.ptp(t, axis=-1) * np.sqrt(-math.log(delta_sum) / (2 * N))
     return plain(np.clip(2 * accuracy - 1, 0, 1))
-
-
-def _draws_times_squared_radius(delta: float) -> float:
-    # (1 - √(1-δ))/2 = δ / 2(1 + √(1-δ)), which loses no digit and does not vanish for the smallest δ.
-    delta = checked_delta(delta)
-    return 2 * (math.log(2 * (1 + math.sqrt(1 - delta))) - math.log(delta))
 
 
 def _pair_sign_estimate(table: FloatArray, a: int, b: int) -> float:

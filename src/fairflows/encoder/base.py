@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,9 +35,6 @@ from fairflows.table.columns import Dtype, Schema
 from fairflows.table.frames import Frame, as_kind_of, has_names, materialised
 from fairflows.table.persons import Key, Ledger, Persons, check_most_rows, new_key
 from fairflows.table.table import Role, Table
-
-if TYPE_CHECKING:
-    from fairflows.encoder.fair_matching import KnownCells
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -121,10 +118,6 @@ class LatentLaw:
 
     def inversions(self, Z: pd.DataFrame) -> list[Inversion] | None:
         """Decode encoded rows by each group's inverse, or return None without inverses in model space."""
-        return None
-
-    def known_cells(self) -> KnownCells | None:
-        """Return the knowledge of an adversary about encoded cells; None where no cells are encoded."""
         return None
 
 

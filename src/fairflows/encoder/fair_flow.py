@@ -120,8 +120,6 @@ class FairFlow(Encoder):
     ----------
     held_out_log_likelihood_ : ndarray of shape (K,), or None
         Mean log p̂_a, in the table's units, of held-out rows.
-    history_ : DataFrame
-        Task loss, KL term and joint loss of each epoch.
 
     Examples
     --------
@@ -224,12 +222,6 @@ class FairFlow(Encoder):
         return fit_flows(self, x, log_det, labels, rows, gammas, seeds)
 
     @property
-    def history_(self) -> pd.DataFrame:
-        """Task loss, KL term and joint loss of each epoch."""
-        check_is_fitted(self, "ledger_")
-        return self.flow_.history
-
-    @property
     def held_out_log_likelihood_(self) -> FloatArray | None:  # type: ignore[override]
         """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
         check_is_fitted(self, "ledger_")
@@ -283,12 +275,8 @@ class FairFlow(Encoder):
         """Predict the class by the encoder's own classifier on z."""
         return label_values(self)[self.flow_.predicted(self.encode(rows).to_numpy())]
 
-    def log_prob(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
-        """Return log p̂_a of each row under its own group's density, in table units."""
-        return self.log_prob_rows(self.read(X, sensitive_features))
-
     def log_prob_rows(self, rows: Rows) -> FloatArray:
-        """Return log p̂_a of each row that `read` returned."""
+        """Return log p̂_a of each row that `read` returned, under its own group's density and in table units."""
         import torch
 
         x, log_det = self.codec_.encode(rows.X, rows.persons, rows.outside)
@@ -314,7 +302,6 @@ class FittedFlow:
     densities: GroupDensities  # p̂_a in model space
     label_densities: GroupDensities | None  # p̂(x | a, y), where the criterion speaks of labels
     label_numbers: tuple[int, ...]  # which labels these are of
-    history: pd.DataFrame  # losses by epoch
     held_out_log_likelihood: FloatArray | None  # (K,): of the densities, in table units
 
     @cached_property

@@ -36,8 +36,8 @@ from fairflows.encoder.base import (
     share_ledger,
 )
 from fairflows.encoder.rows import LabelsLike, Rows, RowsLike, TrainingRows, read_latent
-from fairflows.exceptions import DataError, check_count, check_share, is_count
-from fairflows.table.columns import Schema, shown
+from fairflows.exceptions import DataError, check_count, check_share
+from fairflows.table.columns import Schema
 from fairflows.table.frames import Frame, TableLike, materialised
 from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
 from fairflows.table.table import Role
@@ -130,8 +130,6 @@ class FairMatching(Encoder):
         self._check_settings()
         label = rows.label_with_classes("FairMatching")
         y = None if label is None else label.values
-        if y is not None:
-            _check_labels(rows.group, y, self.groups_, label_values(self))
         self.model_ = _fit_cell_model(self, rows, y)
         self.matched_, self.split_ = self._maps(self.model_)
         self.held_out_log_likelihood_ = self.model_.held_out_log_likelihood
@@ -231,7 +229,7 @@ class FairMatching(Encoder):
     def latent_law(self) -> ExactLaw:
         """Return the laws of the encoded cell."""
         check_is_fitted(self, "ledger_")
-        return ExactLaw(self.latent_laws_, KnownCells(self.model_, self.latent_laws_, (self.matched_, self.split_)))
+        return ExactLaw(self.latent_laws_, self.model_, (self.matched_, self.split_))
 
     def _encoded_cells(self, rows: Rows) -> IntArray:
         persons = rows.persons_or_fresh() if self.traits.randomised else rows.persons
@@ -248,9 +246,6 @@ class FairMatching(Encoder):
     def _check_settings(self) -> None:
         check_share("gamma", self.gamma)
         check_count("n_bins", self.n_bins, 2)
-        widths = self.hidden
-        if not (isinstance(widths, Sequence) and not isinstance(widths, str) and all(is_count(w, 1) for w in widths)):
-            raise DataError(f"hidden must be a sequence of widths, whole numbers of at least 1; got {widths!r}.")
 
 
 def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntArray:
@@ -319,27 +314,14 @@ class CellModel:
         """The law that all groups are sent to: that of the largest group."""
         return self.log_p[int(self.shares.argmax())]
 
-    def sample_rows(self, n: int, random_state: int) -> list[pd.DataFrame]:
-        """Draw n rows of each group from its density."""
-        rng = np.random.default_rng(random_state)
-        return [self.codec.from_levels(density.sample(n, rng)) for density in self.densities]
-
-
-@dataclass(frozen=True)
-class KnownCells:
-    """The knowledge of an adversary who holds the encoder, about encoded cells."""
-
-    model: CellModel  # the groups' laws over cells before encoding
-    laws: FloatArray  # (K, m): the law of the encoded cell in each group
-    maps: tuple[IntArray, ...] = ()  # (K, m) each: the bijections that a coin chooses from; none for random maps
-
 
 @dataclass(frozen=True)
 class ExactLaw(LatentLaw):
-    """Laws over finitely many values."""
+    """Laws over finitely many values, and all that an adversary who holds the encoder knows where these are cells."""
 
     laws: FloatArray  # (K, m)
-    cells: KnownCells | None = None  # what the values are, where they are cells of a table
+    model: CellModel | None = None  # the groups' laws over cells before encoding
+    maps: tuple[IntArray, ...] = ()  # (K, m) each: the bijections that a coin chooses from
 
     def exact(self) -> FloatArray:
         """Return the laws."""
@@ -356,11 +338,10 @@ class ExactLaw(LatentLaw):
 
     def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
         """Draw n rows of the table from each group's density of cells."""
-        return None if self.cells is None else self.cells.model.sample_rows(n, random_state)
-
-    def known_cells(self) -> KnownCells | None:
-        """Return the laws and the bijections of cells."""
-        return self.cells
+        if self.model is None:
+            return None
+        rng = np.random.default_rng(random_state)
+        return [self.model.codec.from_levels(density.sample(n, rng)) for density in self.model.densities]
 
 
 def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None) -> CellModel:
@@ -389,18 +370,6 @@ def _check_size(codec: CellCodec, n_groups: int) -> None:
         raise DataError(
             f"FairMatching takes at most {_MOST_CELLS:,} cells; got {codec.n_cells_:,} in each of {n_groups} groups. "
             "Take fewer columns or bins (n_bins), or FairTree."
-        )
-
-
-def _check_labels(group: Groups, y: Groups, groups: list[Hashable], classes: np.ndarray) -> None:
-    """Refuse a table in which a group lacks a label: nothing could be matched to it there."""
-    counts = np.zeros((len(groups), len(classes)), dtype=np.int64)
-    np.add.at(counts, (group, y), 1)
-    if (counts == 0).any():
-        a, label = np.argwhere(counts == 0)[0]
-        raise DataError(
-            f"Every group needs rows of every label; group {shown(groups[a])} has none with label "
-            f"{shown(classes[label])}."
         )
 
 

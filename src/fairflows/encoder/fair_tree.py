@@ -170,9 +170,9 @@ class FairTree(Encoder):
         tree_rows = StructureRows.of(
             values, group, np.concatenate(targets, axis=1), len(rows.groups), self.random_state
         )
-        structure = grow(tree_rows, n_cells, rates if n_cells > 1 else None)
-        self.scores_, place = scores.keeping(np.unique(structure.score))
-        self.structure_, self.n_cells_ = replace(structure, score=place[structure.score]), structure.n_cells
+        self.scores_ = scores
+        self.structure_ = grow(tree_rows, n_cells, rates if n_cells > 1 else None)
+        self.n_cells_ = self.structure_.n_cells
 
     def cut(self, rows: Rows, label: FloatArray | None = None) -> None:
         """Set the thresholds at persons whom scores and nodes do not depend on.
@@ -264,17 +264,6 @@ class TreeScores:
         of_labels = [score.values(X) for score in self.of_labels if score is not None]
         # Those of columns are exact: see `PrincipalComponents`.
         return np.concatenate([*of_labels, self.components.scores(X)], axis=1)
-
-    def keeping(self, used: npt.NDArray[np.int64]) -> tuple[TreeScores, npt.NDArray[np.int64]]:
-        """Return these scores without those that are not used, and the new number of each."""
-        of_labels = self.of_labels if (used < self.n_of_label).any() else []
-        n_of_label = self.n_of_label if of_labels else 0
-        kept = used[used >= self.n_of_label] - self.n_of_label
-        place = np.full(self.n_of_label + self.components.loadings.shape[1], -1)
-        place[: self.n_of_label] = np.arange(self.n_of_label)
-        place[self.n_of_label + kept] = n_of_label + np.arange(len(kept))
-        components = replace(self.components, loadings=self.components.loadings[:, kept])
-        return replace(self, of_labels=of_labels, components=components, n_of_label=n_of_label), place
 
 
 def _honest_scores(tree: FairTree, scores: TreeScores, rows: TrainingRows, places: Places) -> FloatArray:

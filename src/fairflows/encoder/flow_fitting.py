@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -82,7 +81,6 @@ def fit_flows(
             densities,
             label_densities,
             label_numbers,
-            _history(result, m),
             likelihood,
         )
         for m in _best_restarts(result, settings.n_restarts)
@@ -228,8 +226,3 @@ def _best_restarts(result: TrainingResult, n_restarts: int) -> list[int | None]:
         i * n_restarts + s if ok else None
         for i, (s, ok) in enumerate(zip(start.tolist(), least.isfinite(), strict=True))
     ]
-
-
-def _history(result: TrainingResult, model: int) -> pd.DataFrame:
-    losses = {name: getattr(result, name)[:, model].double().cpu().numpy() for name in ("task", "kl", "joint")}
-    return pd.DataFrame(losses).rename_axis("epoch")
