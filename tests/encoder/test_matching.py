@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 from fairflows.bounds import exact_statistical_distance
 from fairflows.encoder.fair_matching import FairMatching
