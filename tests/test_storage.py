@@ -56,20 +56,19 @@ def categorical(table):
 
 # Loaded weights are the saved ones bit by bit; products of them may round otherwise where they lie otherwise in memory.
 SAME_NUMBERS = {"rtol": 1e-9, "atol": 1e-9}
-QUICK = {"n_epochs": 2, "n_blocks": 2, "hidden": (8,), "head": (8,), "missing": "category"}
-CELLS = {"missing": "category"}
+QUICK = {"n_epochs": 2, "n_blocks": 2, "hidden": (8,), "head": (8,)}
 ENCODERS = {
     "flow": (FairFlow(**QUICK, density=MixtureDensity(1)), None),
     "flow, spline": (FairFlow(**QUICK, bijection="spline", density=FlowDensity(n_steps=5)), None),
     "flow, equalized odds": (FairFlow(**QUICK, criterion="equalized_odds", density=MixtureDensity(1)), None),
-    "matching": (FairMatching(0.4, density="counts", **CELLS), categorical),
-    "matching, made": (FairMatching(0.4, density="made", hidden=(8,), **CELLS), categorical),
-    "tree": (FairTree(4, **CELLS), None),
-    "cells": (FairCells(4, target=0.5, n_certify=20_000, **CELLS), None),
-    "cells without the attribute": (FairCells(4, target=0.5, n_certify=20_000, attribute="training", **CELLS), None),
-    "release": (Release(FairTree(4, identifier="name", **CELLS), output="cell"), None),
+    "matching": (FairMatching(0.4, density="counts"), categorical),
+    "matching, made": (FairMatching(0.4, density="made", hidden=(8,)), categorical),
+    "tree": (FairTree(4), None),
+    "cells": (FairCells(4, target=0.5, n_certify=20_000), None),
+    "cells without the attribute": (FairCells(4, target=0.5, n_certify=20_000, attribute="training"), None),
+    "release": (Release(FairTree(4, identifier="name"), output="cell"), None),
     "cross-fitted cells": (
-        Release(FairCells(4, target=0.5, n_certify=20_000, identifier="name", **CELLS), output="cell"),
+        Release(FairCells(4, target=0.5, n_certify=20_000, identifier="name"), output="cell"),
         None,
     ),
 }
@@ -190,7 +189,7 @@ def test_column_types_are_saved_under_names_that_every_pandas_knows(tmp_path):
         "lasts": pd.to_timedelta(range(60), unit="min"),
     }
     table = Table(pd.DataFrame(columns), sensitive=["f", "m"] * 30, label=[0, 0, 1] * 20)
-    save(Release(FairTree(n_cells=2, unseen="other", missing="category"), n_folds=1).fit(table), tmp_path / "model")
+    save(Release(FairTree(n_cells=2, unseen="other"), n_folds=1).fit(table), tmp_path / "model")
     names = {
         value["text"] for kind in ("type", "pandas type") for value in saved_values(tmp_path / "model", "kind", kind)
     }
@@ -229,7 +228,7 @@ def test_a_class_that_only_has_the_name_of_one_of_ours_is_refused(tmp_path):
 
 def test_what_cannot_be_saved_is_named(mixed, tmp_path):
     table = categorical(mixed)
-    encoder = FairMatching(density="counts", **CELLS).fit(table)
+    encoder = FairMatching(density="counts").fit(table)
     encoder.set_params(density=len)
     with pytest.raises(DataError, match=r"FairMatching.settings\['density'\]: a function cannot be saved"):
         save(encoder, tmp_path / "model")
@@ -240,7 +239,7 @@ def test_what_cannot_be_saved_is_named(mixed, tmp_path):
 @pytest.fixture
 def saved(tmp_path, mixed):
     table = categorical(mixed)
-    encoder = FairMatching(0.4, density="counts", **CELLS).fit(table)
+    encoder = FairMatching(0.4, density="counts").fit(table)
     save(encoder, tmp_path / "model")
     return tmp_path / "model"
 
@@ -376,7 +375,7 @@ def test_a_forged_model_is_refused_by_its_structure(saved, change, message):
 def test_saving_again_replaces_the_model_and_other_folders_are_left_alone(saved, mixed, tmp_path):
     before = (saved / "key.json").read_text()
     table = categorical(mixed)
-    save(FairMatching(density="counts", **CELLS).fit(table), saved)
+    save(FairMatching(density="counts").fit(table), saved)
     assert (saved / "key.json").read_text() != before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     (tmp_path / "letters").mkdir()

@@ -410,8 +410,6 @@ class Codec:
         grid tell an adversary which encoder made them.
     unseen : {"error", "other"}
         Raise for categories that training did not have, or encode them as "other".
-    missing : {"error", "category"}
-        Raise for missing values, or keep them as a category of their own.
     key : bytes, default=None
         The secret behind the noise; a new one when not given. With it and a person's identifier one can subtract
         the noise.
@@ -433,7 +431,6 @@ class Codec:
         alpha: float = 0.05,
         dequantise: bool = True,
         unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] = "error",
         key: Secret | None = None,
     ) -> None:
         if not 0 < alpha < 1:
@@ -441,12 +438,11 @@ class Codec:
         self.alpha = alpha
         self.dequantise = dequantise
         self.unseen = unseen
-        self.missing = missing
         self.key = new_key() if key is None else Key(key) if isinstance(key, bytes) else key
 
     def fit(self, X: pd.DataFrame, y: Any = None, kinds: Mapping[str, str] | None = None) -> Codec:
         """Learn grids, ranges and levels from training rows; categories are ordered by their rate of the label y."""
-        kind_of = training_kinds(X, kinds, self.missing)
+        kind_of = training_kinds(X, kinds)
         codes = None if y is None else np.unique(np.asarray(y), return_inverse=True)[1].astype(np.float64)
         self.columns_ = list(X.columns)
         self.constants_: dict[Any, tuple[Any, Any]] = {}
@@ -492,7 +488,7 @@ class Codec:
         log_det : ndarray of shape (n_rows,)
             log |∂x/∂(table units)|, so that log p(table units) = log p(x) + log_det.
         """
-        check_features(X, self.missing)
+        check_features(X)
         noted = OutsideValues(len(X)) if found is None else found
         positions, j = np.empty((len(X), len(self._n))), 0
         for name in self.columns_:
@@ -720,13 +716,12 @@ class CellCodec:
         *,
         n_bins: int = 4,
         unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] = "error",
     ) -> None:
-        self.n_bins, self.unseen, self.missing = n_bins, unseen, missing
+        self.n_bins, self.unseen = n_bins, unseen
 
     def fit(self, X: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> CellCodec:
         """Learn levels and bins from training rows."""
-        kind_of = training_kinds(X, kinds, self.missing)
+        kind_of = training_kinds(X, kinds)
         self.levels_ = {name: self._fit_column(str(name), column, kind_of[name]) for name, column in X.items()}
         self.shape_ = tuple(len(levels) for levels in self.levels_.values())
         self.n_cells_ = prod(self.shape_)
@@ -745,7 +740,7 @@ class CellCodec:
         none was in training raises; with it, another level stands in for the value.
         """
         X = X[list(self.levels_)]
-        check_features(X, self.missing)
+        check_features(X)
         return self.cells_of([levels.codes(X[name], found) for name, levels in self.levels_.items()])
 
     def decode(self, cells: IntArray) -> pd.DataFrame:

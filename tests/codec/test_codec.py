@@ -220,7 +220,7 @@ def test_values_far_outside_come_back_or_are_refused(start):
 
 def test_columns_whose_names_run_into_each_other():
     frame = pd.DataFrame({"c": [1, 2, None, 4] * 10, "c is missing": list("abba") * 10, "c is missing?": [0, 1] * 20})
-    codec = Codec(key=KEY, missing="category").fit(frame)
+    codec = Codec(key=KEY).fit(frame)
     assert len(set(codec.names_)) == len(codec.names_) == 4
     assert_frame_equal(codec.decode(encode(codec, frame)), frame)
     x = encode(codec, frame)
@@ -265,19 +265,17 @@ def test_missing_values():
             "whole": pd.Series([4, None, 6, 7], dtype="Int64"),
         }
     )
-    with pytest.raises(DataError, match=r"Missing values .* 'n' \(1\), 't' \(1\)"):
-        Codec().fit(frame)
-    codec = Codec(missing="category", key=KEY).fit(frame)
+    codec = Codec(key=KEY).fit(frame)
     assert "n is missing" in codec.names_
     assert_frame_equal(codec.decode(encode(codec, frame)), frame, check_exact=True)
-    complete = Codec(missing="category").fit(frame.fillna({"n": 2.0, "c": "a"}))
+    complete = Codec().fit(frame.fillna({"n": 2.0, "c": "a"}))
     with pytest.warns(DataWarning, match=r"missing where none was in training, .* 'n' \(1\), 'c' \(1\)"):
         encode(complete, frame)
 
 
 def test_missing_numbers_are_not_atoms():
     frame = pd.DataFrame({"x": np.where(np.arange(400) % 2, np.nan, np.arange(400.0))})
-    codec = Codec(missing="category", key=KEY).fit(frame)
+    codec = Codec(key=KEY).fit(frame)
     x = encode(codec, frame)
     assert len(np.unique(x[1::2, 0])) == 200
 

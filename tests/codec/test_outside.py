@@ -31,7 +31,7 @@ LATER = pd.DataFrame(
         "land": ["de", "de", "de", "fr", None],
     }
 )
-SETTINGS = {"unseen": "other", "missing": "category"}
+SETTINGS = {"unseen": "other"}
 
 
 def encode(codec, rows, **settings):
@@ -92,16 +92,12 @@ def test_a_new_gap_is_not_passed_over_where_nobody_takes_note(name, codec, cell_
         encode(cell_codec, rows)
 
 
-@pytest.mark.parametrize("missing", ["error", "category"])
 @pytest.mark.parametrize("make", [Codec, CellCodec])
-def test_what_is_refused_by_a_setting_stays_refused(make, missing):
+def test_what_is_refused_by_a_setting_stays_refused(make):
     rows = TRAINED.drop(columns=["pet", "rent"])
-    codec = make(missing=missing).fit(rows)
+    codec = make().fit(rows)
     with pytest.raises(DataError, match="'town' must hold one of its 3 categories"):
         encoded(codec, rows.replace({"town": {"Ulm": "Paris"}}))
-    if missing == "error":
-        with pytest.raises(DataError, match=r"Missing values \(NaN\) are not accepted"):
-            encoded(codec, LATER)
 
 
 def test_one_warning_counts_the_numbers_that_were_brought_back(codec):

@@ -199,9 +199,7 @@ def test_without_a_label_and_with_numbers():
 def test_missing_values_and_new_categories():
     train, test = population(3000, 0), population(2000, 1)
     with_gaps = train.X.assign(wage=train.X["wage"].mask(train.X["wage"] > 5))
-    with pytest.raises(DataError, match="missing='category'"):
-        tree().fit(with_gaps, train.y, sensitive_features=train.a)
-    encoder = FairTree(8, key=KEY, missing="category", unseen="other", identifier="person")
+    encoder = FairTree(8, key=KEY, unseen="other", identifier="person")
     encoder.fit(with_gaps, train.y, sensitive_features=train.a)
     full = encoder.transform(test)["cell"].to_numpy()
     gaps = test.X.assign(wage=test.X["wage"].mask(test.X["wage"] > 5))

@@ -126,5 +126,5 @@ def test_gaps_are_learnt_from_whatever_pandas_calls_them(kind, gaps):
     text = pd.Series(["a", "b", None, "a"] * 200, dtype="string")
     rows = gaps.assign(c=(text == "a").mask(text.isna()) if kind == "boolean" else text.astype(kind))
     table = ff.Table(rows, sensitive="a", label="y", identifier="person")
-    tree = ff.FairTree(n_cells=4, missing="category", identifier="person").fit(table)
+    tree = ff.FairTree(n_cells=4, identifier="person").fit(table)
     assert (tree.predict(table) == table.y).mean() > 0.9

@@ -22,7 +22,6 @@ SETTINGS = {"density": "counts", "key": KEY, "identifier": "person"}
 ENCODERS = [FairMatching(**SETTINGS)]
 
 WRONG = [
-    ({"missing": "drop"}, "missing must be one of 'error', 'category'; got 'drop'"),
     ({"unseen": "foo"}, "unseen must be one of 'error', 'other'; got 'foo'"),
     ({"kinds": {"zz": "categorical"}}, "declared column 'zz' is not in the table"),
     ({"kinds": {"town": "foo"}}, r"kinds\['town'\] must be one of .*; got 'foo'"),
@@ -50,7 +49,7 @@ TAKE_GAPS = {
 
 @pytest.mark.filterwarnings("ignore:.* of these rows are of persons of the table that was released")
 @pytest.mark.parametrize("name", TAKE_GAPS)
-def test_the_tables_rule_for_missing_values_is_the_encoders(categorical, name):
+def test_missing_values_are_a_category_of_their_own(categorical, name):
     gaps = categorical.X.assign(
         town=categorical.X["town"].mask(np.arange(3000) % 7 == 0),
         group=categorical.a,
@@ -63,11 +62,6 @@ def test_the_tables_rule_for_missing_values_is_the_encoders(categorical, name):
     encoded = encoder.transform(table)
     again = encoder.transform(gaps.drop(columns=["group", "label"]), sensitive_features=table.a)
     pd.testing.assert_frame_equal(encoded.reset_index(drop=True), again.reset_index(drop=True))  # a plain frame, too
-    assert "missing" not in repr(encoder), "its settings stay as they are"
-    with pytest.raises(DataError, match="missing='category'"):
-        TAKE_GAPS[name](missing="error").fit(table)
-    with pytest.raises(DataError, match="missing='category'"):
-        TAKE_GAPS[name]().fit(table.X, table.y, sensitive_features=table.a)
     complete = TAKE_GAPS[name](identifier="person").fit(Table(gaps.dropna(), **roles))
     with pytest.warns(DataWarning, match=r"missing where none was in training.*'town'"):
         complete.transform(gaps.drop(columns=["group", "label"]), sensitive_features=table.a)

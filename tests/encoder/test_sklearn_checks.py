@@ -88,7 +88,7 @@ ENCODERS = {
     "flow": Flow(n_epochs=2, n_blocks=2, hidden=(8,), head=(8,), density=MixtureDensity(1), dequantise=False),
     "matching": Matching(1.0, **CELLS),
     "tree": Tree(4),
-    "cells": BestCells(2, target=1.0, n_certify=10**6, n_bins=4, missing="error"),
+    "cells": BestCells(2, target=1.0, n_certify=10**6, n_bins=4),
 }
 
 OF_CELLS = {

@@ -28,11 +28,6 @@ class Kinds:
     n_cells: int = 4
     most_rows: int = 1  # of a person; a person has one to so many, of kinds of their own
 
-    @property
-    def missing(self) -> str:
-        """How missing values are treated."""
-        return "category" if self.columns.isna().any().any() else "error"
-
     def sizes(self, n: int) -> list[int]:
         """Persons of each group among n: fixed, since the law of blocks is given these numbers."""
         return [round(share * n) for share in self.shares]
@@ -121,7 +116,7 @@ def distance(masses: np.ndarray) -> float:
 def cut_tree(population: Kinds, rng: np.random.Generator) -> ff.FairTree:
     """Choose a tree on half of the persons, and cut it at the others: one row of each, by the law of a random row."""
     half = population.n_persons // 2
-    settings: dict[str, Any] = {"unseen": "other", "missing": population.missing, "identifier": "person", "key": KEY}
+    settings: dict[str, Any] = {"unseen": "other", "identifier": "person", "key": KEY}
     tree = ff.FairTree(population.n_cells, calibration=None, **settings).fit(population.table(rng, half, "s"))
     others = population.table(rng, half, f"c{rng.integers(10**9)}-")
     if population.most_rows > 1:

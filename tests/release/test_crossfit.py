@@ -414,7 +414,7 @@ def test_rows_keep_the_types_of_the_table(rows):
     )
     changed.loc[mine, "town"] = "Jena"
     whole = ff.Table(changed, sensitive="sex", label="repaid", identifier="person")
-    shared = ff.Release(best_cells(unseen="other", missing="category"))
+    shared = ff.Release(best_cells(unseen="other"))
     with pytest.warns(DataWarning):
         released = shared.fit_transform(whole)
     expected = {name: dtype.name for name, dtype in whole.X.dtypes.items()}

@@ -34,7 +34,7 @@ def rows(n=N, seed=0):
 
 def fitted(wrap=lambda encoder: encoder):
     frame = rows()
-    encoder = FairMatching(1.0, density="counts", sensitive="sex", unseen="other", missing="category")
+    encoder = FairMatching(1.0, density="counts", sensitive="sex", unseen="other")
     return wrap(encoder).fit(frame[[*FEATURES, "sex"]], frame["repaid"])
 
 

@@ -173,7 +173,6 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     most_rows_: int | None
     schema_: Schema
     ranges_: dict[Hashable, tuple[float, float, int]]
-    missing_: str
     output_: EncodedColumns
     n_cells_: int | None = None
     held_out_log_likelihood_: FloatArray | None = None
@@ -272,7 +271,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
                 "and would not use the one that came: pass none."
             )
         X = materialised(X)
-        frame = whole_frame(X, self.missing_)
+        frame = whole_frame(X)
         if not len(frame):
             raise DataError("Found a table with 0 sample(s); an encoder needs one.")
         attribute, taken = find_attribute(self, X, frame, sensitive_features, needed=self.traits.needs_attribute)
@@ -340,7 +339,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def __sklearn_tags__(self) -> Tags:
         tags, traits = super().__sklearn_tags__(), self.traits
         tags.non_deterministic = traits.draws_rows or (traits.randomised and self.identifier is None)
-        tags.input_tags.allow_nan = getattr(self, "missing", None) == "category"
+        tags.input_tags.allow_nan = True  # a missing value is a category of its own
         tags.transformer_tags.preserves_dtype = []  # cells are whole numbers, z is computed in double precision
         return tags
 
@@ -350,7 +349,7 @@ def begin_fit(encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_fea
     forget(encoder)
     rows = read_training_rows(encoder, X, y, sensitive_features)
     encoder.groups_, encoder.key_ = rows.groups, rows.key
-    encoder.schema_, encoder.missing_ = rows.schema, rows.missing
+    encoder.schema_ = rows.schema
     encoder.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
     encoder.classes_ = rows.labels[0].classes if rows.labels else None
     encoder.ranges_ = fitted_ranges(rows)

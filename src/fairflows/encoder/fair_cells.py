@@ -55,9 +55,6 @@ class FairCells(Encoder):
         The content of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
         Raise for a category that the training rows did not have, or treat it alike in every group.
-    missing : {"error", "category"}, default=None
-        Raise for missing values, or keep them as a category of their own; by default as the `Table` says, and "error"
-        for any other kind of table.
     sensitive, identifier : str, default=None
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, default=None
@@ -94,7 +91,6 @@ class FairCells(Encoder):
     chance: float = 0.9
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
-    missing: Literal["error", "category"] | None = None
     sensitive: str | list[str] | None = None
     identifier: str | None = None
     key: KeySetting = NEW_AT_EACH_FIT
@@ -130,7 +126,7 @@ class FairCells(Encoder):
         self.label_ = replace(label, values=np.empty(0))
         self.columns_ = score_columns(rows.X, rows.kinds, self.unseen)
         self.output_ = CELL
-        rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
+        rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.outside))
         self.binned_, programme = self._plan(rows, label, self.random_state)
         found = programme.within(self.target)
         self.cells_of_bin_, self.levels_, self.n_cells_ = found.channel, found.levels, found.channel.shape[1]
@@ -207,7 +203,7 @@ class FairCells(Encoder):
 
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row; of a bin that is split, as the person's coin falls."""
-        X = checked_columns(rows.X, self.columns_, self.missing_, rows.outside)
+        X = checked_columns(rows.X, self.columns_, rows.outside)
         # A row with a value that cannot be known takes the law of cells of all rows, whatever its group and values.
         laws = np.concatenate([self.cells_of_bin_, self.laws_.mean(axis=0, keepdims=True)])
         places = np.where(rows.outside.unknown, len(laws) - 1, self.binned_.places(X, rows.map_group))

@@ -102,9 +102,6 @@ class FairFlow(Encoder):
         Kinds of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
         Raise for a category that the training rows did not have, or encode it as "other".
-    missing : {"error", "category"}, default=None
-        Raise for missing values, or keep them as a category of their own; by default as the `Table` says, and "error"
-        for any other kind of table.
     sensitive, identifier : str, default=None
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, default=None
@@ -153,7 +150,6 @@ class FairFlow(Encoder):
     fresh_noise: bool = False
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
-    missing: Literal["error", "category"] | None = None
     sensitive: str | list[str] | None = None
     identifier: str | None = None
     key: KeySetting = NEW_AT_EACH_FIT
@@ -214,7 +210,6 @@ class FairFlow(Encoder):
             alpha=self.alpha,
             dequantise=self.dequantise,
             unseen=self.unseen,
-            missing=rows.missing,
             key=rows.key,
         ).fit(rows.X, labels, rows.kinds)
         self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(len(self.codec_.names_)))

@@ -71,9 +71,6 @@ class FairMatching(Encoder):
         The content of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
         Raise for a category that the training rows did not have, or treat it alike in every group.
-    missing : {"error", "category"}, default=None
-        Raise for missing values, or keep them as a category of their own; by default as the `Table` says, and "error"
-        for any other kind of table.
     sensitive, identifier : str, default=None
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, default=None
@@ -107,7 +104,6 @@ class FairMatching(Encoder):
     n_bins: int = 4
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
-    missing: Literal["error", "category"] | None = None
     sensitive: str | list[str] | None = None
     identifier: str | None = None
     key: KeySetting = NEW_AT_EACH_FIT
@@ -346,7 +342,7 @@ class ExactLaw(LatentLaw):
 
 def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None) -> CellModel:
     """Fit every group's density and the classifier, and evaluate both on all cells."""
-    codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen, missing=rows.missing)
+    codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen)
     codec.fit(rows.X, rows.kinds)
     K, cells = len(rows.groups), codec.encode(rows.X)
     _check_size(codec, K)

@@ -57,9 +57,6 @@ class FairTree(Encoder):
         The kinds of columns that should not be inferred.
     unseen : {"error", "other"}, default="error"
         Raise for categories that training did not have, or encode them, alike in every group.
-    missing : {"error", "category"}, default=None
-        Raise for missing values, or keep them as a category of their own; by default as the `Table` says, and "error"
-        for any other kind of table.
     sensitive, identifier : str, default=None
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, default=None
@@ -96,7 +93,6 @@ class FairTree(Encoder):
     spend: float = 0.0
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
-    missing: Literal["error", "category"] | None = None
     sensitive: str | list[str] | None = None
     identifier: str | None = None
     key: KeySetting = NEW_AT_EACH_FIT
@@ -123,7 +119,7 @@ class FairTree(Encoder):
         self.label_ = replace(rows.labels[0], values=np.empty(0)) if rows.labels else None
         self.columns_ = score_columns(rows.X, rows.kinds, self.unseen)
         self.output_ = CELL
-        rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
+        rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.outside))
         choosing, others = np.arange(len(rows.X)), None
         if self.calibration is not None:
             choosing, others = rows.persons.split(self.calibration, random_state=self.random_state)
@@ -202,9 +198,8 @@ class FairTree(Encoder):
 
     def _scores(self, rows: Rows) -> Iterator[FloatArray]:
         """Yield the scores of rows, chunk by chunk; −∞ for a row with a value that the tree cannot know."""
-        X = checked_columns(rows.X, self.columns_, self.missing_, rows.outside)
-        if self.missing_ == "category":
-            self.scores_.components.columns.note_missing(X, rows.outside)
+        X = checked_columns(rows.X, self.columns_, rows.outside)
+        self.scores_.components.columns.note_missing(X, rows.outside)
         unknown = rows.outside.unknown
         for start in range(0, len(X), _ROWS_PER_CHUNK):
             chunk = slice(start, start + _ROWS_PER_CHUNK)

@@ -1,7 +1,7 @@
 """Tables of any kind as `Rows`: features, groups and persons, checked by the rules of an encoder.
 
-The functions read the settings of an encoder (``sensitive``, ``identifier``, ``kinds``, ``unseen``, ``missing``) and
-what its fit found (``groups_``, ``schema_``, ``missing_``). `read_training_rows` reads the rows that `fit` is given,
+The functions read the settings of an encoder (``sensitive``, ``identifier``, ``kinds``, ``unseen``) and
+what its fit found (``groups_``, ``schema_``). `read_training_rows` reads the rows that `fit` is given,
 `Encoder.read` those that are encoded, and `read_latent` encoded rows that are decoded.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -179,7 +179,6 @@ class TrainingRows(Rows):
     groups: list[Hashable]  # the values of the sensitive attribute
     labels: list[Label]
     key: Key  # the secret behind noise and coins
-    missing: Literal["error", "category"]  # what is done with missing values
     schema: Schema  # the content of the columns; empty for an array
     kinds: Mapping[str, str]  # of columns for which the encoder, or else the table, declares one
 
@@ -210,8 +209,7 @@ def read_training_rows(
     """Read the rows that an encoder is fitted to; scikit-learn's own attributes of the columns are set on it."""
     check_key(encoder.key)
     X = materialised(X)
-    missing = _rule_for_missing(encoder, X)
-    frame = whole_frame(X, missing)
+    frame = whole_frame(X)
     if len(frame) < 2:
         raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs two.")
     attribute, taken = find_attribute(encoder, X, frame, sensitive_features, needed=encoder.traits.learns_groups)
@@ -239,7 +237,6 @@ def read_training_rows(
         groups,
         labels,
         encoder.key if encoder.key is not None else new_key(),
-        missing,
         Schema.of(features) if named else Schema({}),
         kinds or {},
     )
@@ -276,7 +273,7 @@ def read_latent(
 ) -> Rows:
     """Read encoded rows, their columns by name in the encoder's order; `by_person` where decoding repeats coins."""
     Z = materialised(Z)
-    frame, names = whole_frame(Z, encoder.missing_), list(encoder.output_.dtypes)
+    frame, names = whole_frame(Z), list(encoder.output_.dtypes)
     if not has_names(Z) and frame.shape[1] == len(names):
         frame = frame.set_axis(names, axis=1)
     attribute, taken = find_attribute(encoder, Z, frame, sensitive_features, needed=True)
@@ -305,28 +302,15 @@ def group_places(attribute: pd.Series | None, groups: list[Hashable], n_rows: in
     return group
 
 
-def _rule_for_missing(encoder: Encoder, X: RowsLike) -> Literal["error", "category"]:
-    """Return the encoder's own rule for missing values, else the table's; without such a setting they are refused."""
-    settings = encoder.get_params(deep=False)
-    if "missing" not in settings:
-        return "error"
-    rule = settings["missing"]
-    if rule is not None:
-        check_choice("missing", rule, ("error", "category"))
-        return "category" if rule == "category" else "error"
-    return "category" if isinstance(X, Table) else "error"
-
-
-def whole_frame(X: RowsLike, missing: str) -> pd.DataFrame:
+def whole_frame(X: RowsLike) -> pd.DataFrame:
     """Return all columns of a table."""
     if isinstance(X, Table):
         return X.X
     if isinstance(X, pd.DataFrame) or has_names(X):
         return to_pandas(X)
-    finite: bool | Literal["allow-nan"] = "allow-nan" if missing == "category" else True
     if _has_text(X):
-        return to_pandas(check_array(X, dtype=object, ensure_all_finite=finite)).infer_objects()
-    return to_pandas(check_array(X, dtype="numeric", ensure_all_finite=finite))
+        return to_pandas(check_array(X, dtype=object, ensure_all_finite="allow-nan")).infer_objects()
+    return to_pandas(check_array(X, dtype="numeric", ensure_all_finite="allow-nan"))
 
 
 def find_attribute(

@@ -85,15 +85,13 @@ def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Litera
     return OrderedColumn("times" if is_time(column.dtype) else "numbers", bool(column.hasnans))
 
 
-def checked_columns(
-    X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], when_missing: str, found: OutsideValues
-) -> pd.DataFrame:
-    """Return rows with known categories; raise where values are missing, infinite or of another type.
+def checked_columns(X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], found: OutsideValues) -> pd.DataFrame:
+    """Return rows with known categories; raise where values are infinite or of another type.
 
     Categories that fitting did not see, and values that are missing where none was, are noted in `found`.
     """
     X = X[list(columns)]
-    check_features(X, when_missing)
+    check_features(X)
     changed = {}
     for name, what in columns.items():
         column = X[name]

@@ -332,7 +332,7 @@ class Release(Encoder):
         """Set the attributes that all models share, and the mean label of each cell."""
         encoder, y = encoders[0], given.label
         self.groups_, self.classes_, self.key_ = encoder.groups_, encoder.classes_, encoder.key_
-        self.n_features_in_, self.missing_ = encoder.n_features_in_, encoder.missing_
+        self.n_features_in_ = encoder.n_features_in_
         self.schema_ = common_schema([each.schema_ for each in encoders])
         self.most_rows_ = encoder.most_rows_ if self.most_rows is None else self.most_rows
         self.n_cells_ = sum(model.n_cells for model in self.models_)

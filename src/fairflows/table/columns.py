@@ -205,21 +205,19 @@ def check_known(name: Hashable, columns: Collection[Hashable], role: str) -> Non
     raise DataError(f"The {role} column {name!r} is not in the table.{hint} Its columns: {shown}.")
 
 
-def check_features(X: pd.DataFrame, when_missing: str) -> None:
-    """Raise if a column cannot be encoded, or has missing values and `when_missing` is "error"."""
+def check_features(X: pd.DataFrame) -> None:
+    """Raise if a column cannot be encoded."""
     for name in X:
         check_column(str(name), X[name])
-    if when_missing == "error":
-        check_complete(X)
 
 
-def training_kinds(frame: pd.DataFrame, declared: Mapping[str, str] | None, when_missing: str) -> dict[Hashable, str]:
+def training_kinds(frame: pd.DataFrame, declared: Mapping[str, str] | None) -> dict[Hashable, str]:
     """Return the kind of each column for fitting a codec, as declared or inferred. Raise if one cannot be encoded."""
     if not len(frame):
         raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
     check_names(frame.columns)
     check_kinds(frame, declared)
-    check_features(frame, when_missing)
+    check_features(frame)
     return {name: (declared or {}).get(name) or infer_kind(frame[name]) for name in frame}
 
 
@@ -230,15 +228,6 @@ def with_columns(X: pd.DataFrame, changed: Mapping[Hashable, pd.Series]) -> pd.D
         for name, column in changed.items():
             X[name] = column
     return X
-
-
-def check_complete(X: pd.DataFrame) -> None:
-    """Raise if values are missing, with their number in each column."""
-    if gaps := gaps_by_column(X):
-        raise DataError(
-            f"Missing values (NaN) are not accepted; found in column {gaps}. Keep them as a category of their own "
-            "(missing='category')."
-        )
 
 
 def gaps_by_column(X: pd.DataFrame) -> str:
