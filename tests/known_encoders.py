@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
+from fairflows import FairTree
 from fairflows.encoder.base import CELL, LatentLaw, Traits
 from fairflows.encoder.fair_matching import ExactLaw
-from fairflows.encoder.fair_tree import FairTree
 from fairflows.paper.baselines import RawFeatures
 
 

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from sklearn.base import BaseEstimator
 
-from fairflows.exceptions import DataError
+from fairflows import DataError
 
 
 def run_check(check: partial[None], estimator: BaseEstimator, expected_to_fail: Collection[str]) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fairflows.exceptions import DataError, DataWarning, check_choice, check_count, warn_user
+from fairflows import DataError, DataWarning
+from fairflows.exceptions import check_choice, check_count, warn_user
 
 
 def test_checks_name_the_parameter_the_rule_and_what_came():

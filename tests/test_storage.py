@@ -15,10 +15,9 @@ import pytest
 import torch
 from torch import distributions as td
 
-from fairflows import DataError, FairCells, FairFlow, FairMatching, FairTree, Table
+from fairflows import DataError, FairCells, FairFlow, FairMatching, FairTree, Release, Table, load, save
 from fairflows.density import FlowDensity, KnownDensity, MixtureDensity
-from fairflows.release.release import Release
-from fairflows.storage import _HOMES, FORMAT, class_named, load, model_hash, save
+from fairflows.storage import _HOMES, FORMAT, class_named, model_hash
 
 pytestmark = pytest.mark.usefixtures("few_trees", "short_made")
 

@@ -7,15 +7,11 @@ from fairlearn.metrics import demographic_parity_difference, equal_opportunity_d
 from scipy.stats import t
 from sklearn.metrics import accuracy_score
 
+from fairflows import DataError, FairFlow, FairMatching, Frontier, Release, certify, frontier
 from fairflows.bounds import cell_upper_bound, delta_of_look
-from fairflows.certificate.certify import certify
 from fairflows.density import MixtureDensity
-from fairflows.encoder.fair_flow import FairFlow
-from fairflows.encoder.fair_matching import FairMatching
-from fairflows.exceptions import DataError
 from fairflows.paper.gaussians import make_gaussians
-from fairflows.release.release import Release
-from fairflows.tradeoff import Frontier, check_target, count_labels, expected_bound, frontier, group_metrics, with_cells
+from fairflows.tradeoff import check_target, count_labels, expected_bound, group_metrics, with_cells
 
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
 

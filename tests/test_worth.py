@@ -8,9 +8,8 @@ import pytest
 from known_encoders import FixedCells
 
 import fairflows as ff
-from fairflows.exceptions import DataError
+from fairflows import DataError, usefulness
 from fairflows.paper.baselines import RawFeatures
-from fairflows.worth import usefulness
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 

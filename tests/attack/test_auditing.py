@@ -8,16 +8,13 @@ import pytest
 from known_encoders import FixedCells, column
 from scipy.stats import norm
 
-from fairflows import FairMatching, Table, load_adult
+from fairflows import DataError, DataWarning, FairFlow, FairMatching, Release, Table, audit, certify, load_adult
 from fairflows.attack.adversaries import LEARNERS
-from fairflows.attack.auditing import AttackedRelease, audit
-from fairflows.certificate.certify import ContradictionError, certify
+from fairflows.attack.auditing import AttackedRelease
+from fairflows.certificate.certify import ContradictionError
 from fairflows.encoder.base import EncodedColumns, encode_again
-from fairflows.encoder.fair_flow import FairFlow
-from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper import make_shifted_gaussians
 from fairflows.paper.baselines import RawFeatures
-from fairflows.release.release import Release
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 

@@ -11,9 +11,7 @@ import pandas as pd
 import pytest
 from known_encoders import FixedCells, column
 
-from fairflows import Table
-from fairflows.attack.auditing import audit
-from fairflows.certificate.certify import certify
+from fairflows import Table, audit, certify
 from fairflows.codec import Codec
 from fairflows.encoder.base import EncodedColumns, Inversion, LatentLaw
 from fairflows.paper.baselines import RawFeatures

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import fairflows as ff
+from fairflows import DataError
 from fairflows.attack.risks import SAID, measure_risks
-from fairflows.exceptions import DataError
 
 
 def rows(n: int, seed: int) -> pd.DataFrame:

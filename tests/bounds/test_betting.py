@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fairflows import DataError
 from fairflows.bounds import (
     betting_upper_bound,
     distance_terms,
@@ -14,7 +15,6 @@ from fairflows.bounds import (
     statistical_distance_upper_bound,
 )
 from fairflows.bounds.model import draws_needed
-from fairflows.exceptions import DataError
 
 
 def literal_bound(x, delta, grid):

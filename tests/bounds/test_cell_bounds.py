@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fairflows import DataError
 from fairflows.bounds import (
     cell_radius,
     cell_upper_bound,
@@ -17,7 +18,6 @@ from fairflows.bounds import (
     total_variation,
     weissman_upper_bound,
 )
-from fairflows.exceptions import DataError
 
 GEOMETRIC = 0.6 ** np.arange(12) / (0.6 ** np.arange(12)).sum()
 SETTINGS = {

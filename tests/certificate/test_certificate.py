@@ -6,8 +6,9 @@ from dataclasses import fields, replace
 import matplotlib.pyplot as plt
 import pytest
 
+from fairflows import Certificate
 from fairflows.certificate import statement
-from fairflows.certificate.certificate import Assumption, Certificate
+from fairflows.certificate.certificate import Assumption
 from fairflows.certificate.statement import Statement
 from fairflows.report import words
 

@@ -8,13 +8,11 @@ import pytest
 from known_encoders import FixedCells, column
 from scipy.stats import norm
 
-from fairflows import FairMatching, FairTree, Table
+from fairflows import DataError, DataWarning, FairMatching, FairTree, Table, certify, verify
 from fairflows.bounds import cell_upper_bound, delta_of_look, exact_statistical_distance
-from fairflows.certificate.certify import ContradictionError, certify
+from fairflows.certificate.certify import ContradictionError
 from fairflows.certificate.looks import open_looks
-from fairflows.certificate.verify import verify
 from fairflows.encoder.base import cells_of
-from fairflows.exceptions import DataError, DataWarning
 
 FIRST = delta_of_look(0.01, 1)
 
@@ -201,13 +199,6 @@ def test_an_attack_on_another_model_is_refused(model, adult, found):
     with pytest.raises(ValueError, match="it attacked an array"):
         certify(model, adult[2], audit=replace(found(model), model=""))
     assert next_look(adult[2]) == 1, "what was refused has not looked"
-
-
-def numbers(n, seed=0):
-    rng = np.random.default_rng(seed)
-    a = np.arange(n) % 2
-    frame = pd.DataFrame({"u": rng.normal(size=n) + 0.1 * a, "v": rng.normal(size=n)})
-    return Table(frame.assign(a=a, y=(frame["u"] + frame["v"] > 0).astype(int)), sensitive="a", label="y")
 
 
 @pytest.mark.parametrize("wrong", [-1, 2])

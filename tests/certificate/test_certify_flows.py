@@ -6,12 +6,8 @@ import pytest
 from known_encoders import KnownGaussians
 from scipy.stats import norm
 
-from fairflows import Table
-from fairflows.attack.auditing import audit
-from fairflows.certificate.certify import certify
-from fairflows.certificate.verify import verify
+from fairflows import FairFlow, Table, audit, certify, verify
 from fairflows.density import MixtureDensity
-from fairflows.encoder.fair_flow import FairFlow
 from fairflows.paper import make_shifted_gaussians
 
 # A test row may be larger than all training rows; the encoder says so, and it does not matter here.

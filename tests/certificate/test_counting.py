@@ -7,12 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import FairTree, Table, load, save
+from fairflows import DataWarning, FairTree, Table, certify, load, save, verify
 from fairflows.bounds import delta_of_look
-from fairflows.certificate.certify import Case, certify
+from fairflows.certificate.certify import Case
 from fairflows.certificate.looks import open_looks
-from fairflows.certificate.verify import verify
-from fairflows.exceptions import DataWarning
 from processes import start
 
 pytestmark = pytest.mark.usefixtures("few_trees")

@@ -9,8 +9,7 @@ import pytest
 from test_check import people
 
 import fairflows as ff
-from fairflows.exceptions import DataError
-from fairflows.workflow import share
+from fairflows import DataError, share
 
 LONGEST = 20  # seconds: a certificate that claims huge numbers must not keep its receiver busy
 ODD = ["NaN", "Infinity", "-Infinity", "-1", "0", "1", "2", "1e308", "1e-308", "0.5", "1.0", '"1"', '"a"', "null"]

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from fairflows import FairFlow, FairMatching, Release, Table, load, save
-from fairflows.certificate.certify import certify
+from fairflows import FairFlow, FairMatching, Release, Table, certify, load, save
 from fairflows.density import FlowDensity, MixtureDensity
 from fairflows.storage import model_hash
 

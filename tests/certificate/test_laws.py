@@ -8,11 +8,8 @@ import pandas as pd
 import pytest
 from known_encoders import FixedCells, column
 
-from fairflows import Table
+from fairflows import DataError, Table, certify, verify
 from fairflows.bounds import cell_upper_bound, delta_of_look, exact_statistical_distance
-from fairflows.certificate.certify import certify
-from fairflows.certificate.verify import verify
-from fairflows.exceptions import DataError
 
 FIRST = delta_of_look(0.01, 1)
 FILES = count()

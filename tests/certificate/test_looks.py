@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 
-from fairflows import load_adult
+from fairflows import DataError, DataWarning, load_adult
 from fairflows.certificate import looks as record_of_looks
 from fairflows.certificate.looks import open_looks
-from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.persons import Persons
 from processes import start
 

@@ -5,13 +5,11 @@ import pytest
 import torch
 from known_encoders import KnownGaussians
 
-from fairflows import FairFlow, FairMatching, Release, Table, frontier
+from fairflows import DataError, FairFlow, FairMatching, Release, Table, certify, frontier
 from fairflows.bounds import arguments
-from fairflows.certificate.certify import certify
 from fairflows.certificate.looks import open_looks
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_matching import ExactLaw
-from fairflows.exceptions import DataError
 from fairflows.training import loop
 
 pytestmark = pytest.mark.usefixtures("few_trees")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairflows import certify
-from fairflows.certificate.certificate import Certificate
+from fairflows import Certificate, certify
 
 jsonschema = pytest.importorskip("jsonschema")
 

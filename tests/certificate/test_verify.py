@@ -7,11 +7,8 @@ import pandas as pd
 import pytest
 from known_encoders import ClaimingTree, KnownGaussians
 
-from fairflows import Table
-from fairflows.certificate.certificate import Certificate
-from fairflows.certificate.certify import Case, certify
-from fairflows.certificate.verify import verify
-from fairflows.release.release import Release
+from fairflows import Certificate, Release, Table, certify, verify
+from fairflows.certificate.certify import Case
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from fairflows import workflow
+from fairflows import frontier, workflow
 from fairflows.certificate import certify
 from fairflows.encoder import flow_fitting
-from fairflows.tradeoff import frontier
 
 
 @pytest.fixture(scope="module", autouse=True)

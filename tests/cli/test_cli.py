@@ -16,9 +16,8 @@ import pandas as pd
 import pytest
 from typer.main import get_command
 
-from fairflows import __version__, load_adult
+from fairflows import DataError, __version__, load_adult
 from fairflows.cli.main import app, main
-from fairflows.exceptions import DataError
 from processes import start
 
 

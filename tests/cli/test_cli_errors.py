@@ -11,11 +11,9 @@ import pandas as pd
 import pytest
 from typer.main import get_command
 
-from fairflows import FairMatching, Table
+from fairflows import DataWarning, FairMatching, Table, save
 from fairflows.cli.main import BUG, app, main, show_warning
 from fairflows.cli.options import _OPTIONS, with_options
-from fairflows.exceptions import DataWarning
-from fairflows.storage import save
 from fairflows.stream import BatchEncoder
 from fairflows.workflow import FORMAT, RUN
 from processes import start

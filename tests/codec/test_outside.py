@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fairflows import DataError, DataWarning
 from fairflows.codec import CellCodec, Codec, OutsideValues
-from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.persons import Persons
 
 N = 40

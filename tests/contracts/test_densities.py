@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import distributions as td
 
+from fairflows import DataError
 from fairflows.density import FlowDensity, GroupDensities, KnownDensity, MixtureDensity, check_density
-from fairflows.exceptions import DataError
 from fairflows.paper.experiments.trade_offs import Autoregressive
 from own_parts import Normal
 

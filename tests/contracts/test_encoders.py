@@ -13,14 +13,10 @@ from pandas.testing import assert_frame_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from fairflows import DataError, DataWarning, Encoder, FairCells, FairFlow, FairMatching, FairTree, Release, Table
 from fairflows.density import MixtureDensity
-from fairflows.encoder.base import CELL, Encoder, Traits, is_fitted
-from fairflows.encoder.fair_cells import FairCells
-from fairflows.encoder.fair_flow import FairFlow
-from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_tree import FairTree
+from fairflows.encoder.base import CELL, Traits, is_fitted
 from fairflows.encoder.rows import Rows, TrainingRows
-from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import (
     FARE,
     FCRL,
@@ -30,9 +26,7 @@ from fairflows.paper.baselines import (
     MaxEntARL,
     RawFeatures,
 )
-from fairflows.release.release import Release
 from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting
-from fairflows.table.table import Table
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows.table.table import Table
+from fairflows import Table
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,7 @@ import polars
 import pyarrow as pa
 import pytest
 
-from fairflows import FairMatching, FairTree, Release
-from fairflows.exceptions import DataWarning
+from fairflows import DataWarning, FairMatching, FairTree, Release
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 

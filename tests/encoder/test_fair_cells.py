@@ -5,13 +5,11 @@ import pandas as pd
 import pytest
 
 import fairflows as ff
+from fairflows import DataError, DataWarning, FairCells, Table
 from fairflows.bounds import cell_upper_bound, delta_of_look, total_variation
 from fairflows.encoder.base import cells_of, is_fitted
 from fairflows.encoder.cell_programme import Bins, CellProgramme
-from fairflows.encoder.fair_cells import FairCells
-from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.persons import Key
-from fairflows.table.table import Table
 
 pytestmark = [
     pytest.mark.usefixtures("few_trees"),

@@ -5,13 +5,12 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
+from fairflows import DataError, DataWarning, FairTree, Table
 from fairflows.bounds import cell_upper_bound, even_blocks
-from fairflows.encoder.fair_tree import FairTree, best_rates
+from fairflows.encoder.fair_tree import best_rates
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, cut, grow
 from fairflows.encoder.ranked_columns import NumberRanks, PrincipalComponents, RankedColumns
 from fairflows.encoder.scores import score_columns
-from fairflows.exceptions import DataError, DataWarning
-from fairflows.table.table import Table
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 

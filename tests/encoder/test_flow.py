@@ -8,13 +8,11 @@ from pandas.testing import assert_frame_equal
 from scipy.stats import norm
 from torch.distributions import MultivariateNormal
 
+from fairflows import DataError, FairFlow, frontier
 from fairflows.bounds import statistical_distance
 from fairflows.density import MixtureDensity
-from fairflows.encoder.fair_flow import FairFlow
-from fairflows.exceptions import DataError
 from fairflows.paper.gaussians import make_gaussians, make_shifted_gaussians, make_three_groups
 from fairflows.table.persons import Key, Persons
-from fairflows.tradeoff import frontier
 
 KEY = Key(range(32))
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")

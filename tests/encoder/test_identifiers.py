@@ -5,11 +5,9 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.encoder.fair_matching import FairMatching
-from fairflows.exceptions import DataError, DataWarning
+from fairflows import DataError, DataWarning, FairMatching, Table
 from fairflows.paper.baselines import RawFeatures
 from fairflows.table.persons import Key
-from fairflows.table.table import Table
 
 KEY = Key(range(32))
 QUICK = {"density": "counts", "key": KEY}

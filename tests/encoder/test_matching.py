@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
+from fairflows import DataError, DataWarning, FairMatching
 from fairflows.bounds import exact_statistical_distance
-from fairflows.encoder.fair_matching import FairMatching
-from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.persons import Key
 
 KEY = Key(range(32))

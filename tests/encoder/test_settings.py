@@ -5,15 +5,10 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
+from fairflows import DataError, DataWarning, FairFlow, FairMatching, FairTree, Release, Table
 from fairflows.density import MixtureDensity
-from fairflows.encoder.fair_flow import FairFlow
-from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_tree import FairTree
-from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import FARE, RawFeatures
-from fairflows.release.release import Release
 from fairflows.table.persons import Key
-from fairflows.table.table import Table
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 

@@ -13,13 +13,10 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from fairflows import Encoder, FairCells, FairFlow, FairMatching, FairTree
 from fairflows.density import MixtureDensity
 from fairflows.encoder import base, rows
-from fairflows.encoder.base import CELL, Encoder, is_fitted
-from fairflows.encoder.fair_cells import FairCells
-from fairflows.encoder.fair_flow import FairFlow
-from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_tree import FairTree
+from fairflows.encoder.base import CELL, is_fitted
 from sklearn_checks import run_check
 
 pytestmark = [

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows import FairFlow, Table
-from fairflows.exceptions import DataError
-from fairflows.explain import matches
+from fairflows import DataError, FairFlow, Table, matches
 from fairflows.paper import make_gaussians, make_three_groups
 
 

@@ -6,10 +6,8 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from fairflows import FairFlow, FairMatching, Table
+from fairflows import DataError, FairFlow, FairMatching, Table, recourse
 from fairflows.density import MixtureDensity
-from fairflows.exceptions import DataError
-from fairflows.explain import recourse
 from fairflows.paper import make_shifted_gaussians
 
 pytestmark = pytest.mark.usefixtures("few_components")

@@ -5,10 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from fairflows.encoder.fair_matching import FairMatching
+from fairflows import FairMatching, Table, frontier
 from fairflows.paper.experiments import problems
-from fairflows.table.table import Table
-from fairflows.tradeoff import frontier
 
 
 @pytest.fixture

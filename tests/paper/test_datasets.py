@@ -14,22 +14,8 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.exceptions import DataError, DataWarning
+from fairflows import DataError, DataWarning, load_adult
 from fairflows.paper import datasets
-from fairflows.paper.datasets import (
-    HEALTH_FEATURES,
-    HEALTH_TRANSFER_FEATURES,
-    Source,
-    describe_datasets,
-    load_acs,
-    load_compas,
-    load_crime,
-    load_health,
-    load_law_school,
-    load_nist,
-    read_health,
-)
-from fairflows.table.examples import load_adult
 
 # Table 3 of the paper: size, then P(a=1), P(y=1|a=0), P(y=1|a=1), P(y=1) in percent, for train, validation, test.
 TABLE_3 = {
@@ -52,13 +38,13 @@ def statistics(table):
 @pytest.fixture(scope="module")
 def health_rows(data_folder):
     """`read_health` that reads its file of 75 MB once, and parses it once for all columns and once for some."""
-    read = functools.cache(Source.read)
+    read, parse = functools.cache(datasets.Source.read), datasets.read_health
 
     @functools.cache
     def rows(every_column):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Source, "read", read)
-            return read_health(every_column)
+            patch.setattr(datasets.Source, "read", read)
+            return parse(every_column)
 
     return rows
 
@@ -70,7 +56,7 @@ def health(health_rows):
     def load(*args, **settings):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(datasets, "read_health", health_rows)
-            return load_health(*args, **settings)
+            return datasets.load_health(*args, **settings)
 
     return load
 
@@ -79,11 +65,11 @@ def health(health_rows):
 def tables(data_folder, health):
     """The five, each loaded once."""
     with pytest.warns(DataWarning, match="13 of 25 law schools"):
-        law = load_law_school()
+        law = datasets.load_law_school()
     return {
         "adult": load_adult(),
-        "compas": load_compas(),
-        "crime": load_crime(),
+        "compas": datasets.load_compas(),
+        "crime": datasets.load_crime(),
         "health": health(),
         "law_school": law,
     }
@@ -143,7 +129,7 @@ def test_features_of_law_school(tables):
     assert law.X["college"].nunique() == 13
     assert (law.X["GPA"] == law.X["GPA"].round(2)).all()  # one school's come as 3.179998
     with pytest.warns(DataWarning):
-        everything = load_law_school(features="all")
+        everything = datasets.load_law_school(features="all")
     assert {column: everything.kinds[column] for column in ("resident", "year", "gender")} == dict.fromkeys(
         ("resident", "year", "gender"), "categorical"
     )
@@ -151,8 +137,8 @@ def test_features_of_law_school(tables):
 
 def test_features_of_health(tables, health):
     paper, transfer, everything = tables["health"], health("transfer", "METAB3"), health("all")
-    assert tuple(paper.X) == HEALTH_FEATURES
-    assert tuple(transfer.X) == HEALTH_TRANSFER_FEATURES
+    assert tuple(paper.X) == datasets.HEALTH_FEATURES
+    assert tuple(transfer.X) == datasets.HEALTH_TRANSFER_FEATURES
     assert everything.X.shape[1] == 123
     for column in ("PrimaryConditionGroup", "Specialty", "ProcedureGroup", "PlaceSvc"):
         counts = everything.X.filter(like=f"{column}=")  # one category each, none left out
@@ -200,7 +186,7 @@ def test_law_school_from_the_full_file(folder, applications):
     applications.loc[0, "lsat"] = np.nan
     applications.to_stata(folder / "lawschs1_1.dta", write_index=False)
     with pytest.warns(DataWarning, match=r"lawschs1_1\.dta has 60 applications, the published one 124,557"):
-        law = load_law_school(features="all")
+        law = datasets.load_law_school(features="all")
     kept = applications[applications["race"].isin(["White", "Black", "Hispanic"]) & applications["lsat"].notna()]
     assert law.X["college"].tolist() == kept["college"].tolist()
     assert law.X["LSAT"].tolist() == kept["lsat"].astype(int).tolist()
@@ -212,7 +198,7 @@ def test_law_school_from_the_full_file(folder, applications):
 def test_law_school_file_without_a_column(folder, applications):
     applications.drop(columns="gpa").to_stata(folder / "lawschs1_1.dta", write_index=False)
     with pytest.raises(DataError, match=r"lawschs1_1\.dta: cannot be read as the law school data.*gpa"):
-        load_law_school()
+        datasets.load_law_school()
 
 
 # --- The American Community Survey -----------------------------------------------------------------------------------
@@ -233,37 +219,39 @@ def test_acs_from_a_small_file(folder, any_content):
     rows["Gender"] = ["Female", "Male", "Male", "Male"]
     rows["Education"] = ["Grade 10", "Grade 10", "Grade 9", "Grade 9"]
     rows.astype({"Gender": "category"}).to_parquet(folder / "acs-income-2018-holdout.parquet")
-    acs = load_acs()
+    acs = datasets.load_acs()
     assert list(acs.X) == ["AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RAC1P"]
     assert (acs.a.tolist(), acs.y.tolist()) == ([1, 0, 0], [0, 1, 1]), "the person with 100 dollars is left out"
     assert acs.X["SCHL"].min() == "Grade 9", "schooling has the survey's order, not the alphabet's"
-    california = load_acs("all", state="CA")
+    california = datasets.load_acs("all", state="CA")
     assert california.X["AGEP"].tolist() == [30, 60]
     assert set(names.index) - set(california.X) == {"SEX", "PINCP"}
     with pytest.raises(ValueError, match=r"state must be .*'CA', 'PR'.*got 'California'"):
-        load_acs(state="California")
+        datasets.load_acs(state="California")
 
 
 def test_nist_from_a_small_file(folder, any_content):
     rows = {name: ["1", "2"] for name in ("PUMA", "SEX", "RAC1P", "MSP", "AGEP", "NOC", "NPF", "DENSITY", "PINCP")}
     rows |= {"MSP": ["N", "1"], "PINCP": ["N", "900.0"], "POVPIP": ["501", "N"], "PWGTP": [3, 4], "WGTP": [0, 5]}
     pd.DataFrame(rows).to_csv(folder / "national2019.csv", index=False)
-    nist = load_nist()
+    nist = datasets.load_nist()
     assert nist.y is None
     assert nist.a.tolist() == ["1", "2"]
     assert nist.X["PINCP"].tolist()[1] == 900
     assert nist.X.isna().sum().sum() == 3
     assert nist.X["MSP"].cat.categories.tolist() == ["1"], "a code is a category, and N is missing"
-    assert load_nist("RAC1P").X["SEX"].tolist() == ["1", "2"]
+    assert datasets.load_nist("RAC1P").X["SEX"].tolist() == ["1", "2"]
 
 
 def test_files_of_the_survey(data_folder):
-    acs, nist = load_acs(), load_nist()
+    acs, nist = datasets.load_acs(), datasets.load_nist()
     assert (len(acs), acs.X["OCCP"].nunique(), round(acs.y.mean(), 3)) == (295_051, 529, 0.397)
     assert (nist.X.shape, nist.a.value_counts().to_dict()) == ((27_253, 23), {"2": 14_030, "1": 13_223})
 
 
-@pytest.mark.parametrize("load", [load_acs, load_nist, load_health, load_law_school])
+@pytest.mark.parametrize(
+    "load", [datasets.load_acs, datasets.load_nist, datasets.load_health, datasets.load_law_school]
+)
 def test_a_file_that_is_not_there(folder, load):
     with pytest.raises(
         DataError, match=r"not in .*no longer serves it\. Put .*\(.*\), as it is or as \.xz.*FAIRFLOWS_DATA"
@@ -287,7 +275,7 @@ def test_plain_and_packed_files_flat_or_in_their_folder_are_the_same(tables, dat
     ):
         (folder / file).write_bytes(content)  # each is preferred to the one before
         assert datasets.CRIME.find() == folder / file
-        assert_frame_equal(load_crime().X, tables["crime"].X)
+        assert_frame_equal(datasets.load_crime().X, tables["crime"].X)
 
 
 def test_crime_as_its_publisher_serves_it(tables, data_folder, folder):
@@ -296,18 +284,18 @@ def test_crime_as_its_publisher_serves_it(tables, data_folder, folder):
     published = "".join(",".join(field or "?" for field in line.split(",")) + "\r\n" for line in lines).encode()
     assert hashlib.sha256(published).hexdigest() == datasets.CRIME.sha256[0]  # so the copy differs in nothing else
     (folder / datasets.CRIME.name).write_bytes(published)
-    assert_frame_equal(load_crime(features="paper").X, tables["crime"].X)
+    assert_frame_equal(datasets.load_crime(features="paper").X, tables["crime"].X)
 
 
 @pytest.mark.parametrize(
     ("load", "file"),
     [
-        (load_compas, "compas-scores-two-years.csv"),
-        (load_crime, "CommViolPredUnnormalizedData.txt"),
-        (load_health, "health.csv"),
-        (load_law_school, "lawschool.csv"),
-        (load_acs, "acs-income-2018-holdout.parquet"),
-        (load_nist, "national2019.csv"),
+        (datasets.load_compas, "compas-scores-two-years.csv"),
+        (datasets.load_crime, "CommViolPredUnnormalizedData.txt"),
+        (datasets.load_health, "health.csv"),
+        (datasets.load_law_school, "lawschool.csv"),
+        (datasets.load_acs, "acs-income-2018-holdout.parquet"),
+        (datasets.load_nist, "national2019.csv"),
     ],
 )
 def test_wrong_checksum(folder, load, file):
@@ -326,7 +314,7 @@ def test_damaged_and_cut_off_archives(data_folder, folder):
         with pytest.raises(
             DataError, match=r"compas-scores-two-years\.csv\.xz: the compressed file is damaged or cut off"
         ):
-            load_compas()
+            datasets.load_compas()
 
 
 @pytest.fixture
@@ -359,7 +347,7 @@ def test_download(folder, publisher, file):
             archive.writestr("numbers.csv", content)
     else:
         (served / file).write_bytes(content)
-    source = Source("numbers.csv", "numbers", (hashlib.sha256(content).hexdigest(),), f"{address}/{file}")
+    source = datasets.Source("numbers.csv", "numbers", (hashlib.sha256(content).hexdigest(),), f"{address}/{file}")
     assert source.whereabouts() == f"download from {address}/{file}"
     assert source.read() == content
     (served / file).unlink()
@@ -370,7 +358,7 @@ def test_download(folder, publisher, file):
 def test_download_of_something_else_is_refused_and_not_kept(folder, publisher):
     served, address = publisher
     (served / "numbers.csv").write_bytes(b"<html>moved</html>")
-    source = Source("numbers.csv", "numbers", ("0" * 64,), f"{address}/numbers.csv")
+    source = datasets.Source("numbers.csv", "numbers", ("0" * 64,), f"{address}/numbers.csv")
     for _ in range(2):
         with pytest.raises(DataError, match=f"{address}/numbers.csv: the checksum .* must be {'0' * 64}; found"):
             source.read()
@@ -383,7 +371,7 @@ def test_download_of_something_else_is_refused_and_not_kept(folder, publisher):
 
 
 def test_list_says_what_the_tables_hold(tables):
-    listed = describe_datasets().set_index("name")
+    listed = datasets.describe_datasets().set_index("name")
     assert list(listed.index) == list(tables)
     assert listed["at_hand"].all()
     for name, table in tables.items():
@@ -395,7 +383,7 @@ def test_list_says_what_the_tables_hold(tables):
 
 
 def test_list_without_any_data(folder):
-    listed = describe_datasets().set_index("name")
+    listed = datasets.describe_datasets().set_index("name")
     assert listed.index[listed["at_hand"]].tolist() == ["adult"]
     assert listed.loc["crime", "source"].startswith("download from https://archive.ics.uci.edu/")
     assert listed.loc["health", "source"].startswith("not at hand")

@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 import pandas as pd
 import pytest
 
-from fairflows.exceptions import DataError
+from fairflows import DataError
 from fairflows.paper import experiments
 from fairflows.paper.experiments import Outcome, list_experiments, run, run_many
 from fairflows.paper.experiments.problems import crime, health, law

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairflows import load_adult
+from fairflows import certify, load_adult
 from fairflows.bounds import cell_upper_bound, delta_of_look
-from fairflows.certificate.certify import certify
 from fairflows.paper.baselines import FARE
 from fairflows.paper.baselines.fare import best_split
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairflows.exceptions import DataError
+from fairflows import DataError
 from fairflows.paper import make_gaussians
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, neural
 from fairflows.paper.baselines.adversarial import NormalisedL1, absolute_error

@@ -11,10 +11,10 @@ from known_tables import people
 from sklearn.base import clone
 
 import fairflows as ff
+from fairflows import DataError, DataWarning
 from fairflows.bounds import cell_upper_bound
 from fairflows.certificate.certify import Case
 from fairflows.encoder.base import CELL, Traits
-from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import RawFeatures
 from fairflows.storage import model_hash
 from fairflows.table.persons import Key, Persons

@@ -6,12 +6,11 @@ import pytest
 from scipy.stats import chi2_contingency
 
 import fairflows as ff
+from fairflows import DataWarning, Release
 from fairflows.bounds import cell_upper_bound
 from fairflows.encoder.base import Cells, Traits, encode_again
 from fairflows.encoder.rows import Rows
-from fairflows.exceptions import DataWarning
 from fairflows.paper.baselines import RawFeatures
-from fairflows.release.release import Release
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 

@@ -9,8 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, StandardScaler
 
 import fairflows as ff
-from fairflows import Release, Table, audit, certify
-from fairflows.exceptions import DataError
+from fairflows import DataError, Release, Table, audit, certify
 from fairflows.paper.baselines import RawFeatures
 
 

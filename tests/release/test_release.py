@@ -7,12 +7,10 @@ from sklearn.base import clone
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fairflows import FairMatching, Table, load_adult
+from fairflows import DataError, DataWarning, FairMatching, Release, Table, load_adult
 from fairflows.certificate.certify import most_rows_of
 from fairflows.encoder.base import encode_again
-from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import RawFeatures
-from fairflows.release.release import Release
 from sklearn_checks import run_check
 
 pytestmark = pytest.mark.usefixtures("few_trees")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
-from fairflows.exceptions import DataError
+from fairflows import DataError
 from fairflows.release.row_law import RowLaw
 
 TOWNS = ["Bonn", "Kiel", "Trier", "Ulm"]

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows.exceptions import DataError
+from fairflows import DataError
 from fairflows.release.row_law import RowLaw
 from fairflows.release.rules import Rule, check_rules, proposed_rules
 

@@ -6,7 +6,7 @@ import pytest
 from known_encoders import FixedCells
 
 import fairflows as ff
-from fairflows.exceptions import DataError
+from fairflows import DataError
 from fairflows.release.score import _reached_by_ten
 
 QUARTERS = FixedCells(lambda X: (X["x"] // 25).to_numpy().astype(np.intp), 4)  # cells by the column x

@@ -13,8 +13,8 @@ from pandas.api.types import is_numeric_dtype
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 import fairflows as ff
+from fairflows import DataError, DataWarning
 from fairflows.bounds import blocks_upper_bound, table_distance
-from fairflows.exceptions import DataError, DataWarning
 from fairflows.storage import model_hash
 from fairflows.table.persons import Key
 

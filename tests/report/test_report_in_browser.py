@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from test_page import EVIL, contents
 from webdriver import Browser, missing
 
-from fairflows.report.page import Report
+from fairflows import Report
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 

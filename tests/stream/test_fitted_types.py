@@ -5,10 +5,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows import DataError, FairMatching
-from fairflows.release.release import Release
-from fairflows.storage import load, save
-from fairflows.stream import decode_file, encode_file
+from fairflows import DataError, FairMatching, Release, decode_file, encode_file, load, save
 
 N = 2000
 FEATURES = ["flag", "code", "owns"]

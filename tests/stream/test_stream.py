@@ -13,11 +13,9 @@ import pytest
 from scipy.spatial import KDTree
 
 import fairflows as ff  # its parts are imported by those tests that use them: a process that is killed needs no torch
-from fairflows import DataError, FairMatching, Table, stream
+from fairflows import DataError, FairMatching, Release, Table, decode_file, encode_file, load, save, stream
 from fairflows.paper.baselines import RawFeatures
-from fairflows.release.release import Release
-from fairflows.storage import load, save
-from fairflows.stream import decode_file, encode_file, shuffled, write_table
+from fairflows.stream import shuffled, write_table
 from processes import start
 
 N = 1000

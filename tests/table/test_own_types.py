@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows.exceptions import DataError
+from fairflows import DataError
 from fairflows.table.columns import Schema, common_schema, own_types
 from fairflows.table.reading import check_texts
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from fairflows.exceptions import DataError
+from fairflows import DataError
 from fairflows.table.persons import Key, Persons, content_hashes, keyed_hashes
 
 KEY = b"a secret of thirty-two bytes ...."

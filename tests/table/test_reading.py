@@ -14,11 +14,10 @@ import pyarrow.parquet
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.exceptions import DataError, DataWarning
+from fairflows import DataError, DataWarning, Table
 from fairflows.stream import write_table
 from fairflows.table.frames import from_arrow, to_pandas
 from fairflows.table.reading import TextFormat, open_table, read_batches, read_frame
-from fairflows.table.table import Table
 
 
 def whole(path, text_format=None):

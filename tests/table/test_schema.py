@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.exceptions import DataError
+from fairflows import DataError, Table
 from fairflows.table.columns import Schema
 from fairflows.table.frames import from_arrow, to_pandas
 from fairflows.table.reading import open_table, read_batches, read_frame
-from fairflows.table.table import Table
 
 DATE = datetime.date(2020, 1, 31)
 MOMENT = datetime.datetime(2020, 1, 31, 10, 30, tzinfo=datetime.UTC)

@@ -7,9 +7,7 @@ import pyarrow
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows import FairTree
-from fairflows.exceptions import DataError
-from fairflows.table.table import Table
+from fairflows import DataError, FairTree, Table
 
 
 @pytest.fixture
