@@ -140,23 +140,23 @@ def share(
     check_groups(table)
     fitted = job.fit()
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
-    released, measured = ["latent" if output == "latent" else "cell"], fitted.measured
-    before = found = worth = None
+    measured, before, found, worth = fitted.measured, None, None, None
     if measured is not None:
         say("attacking the raw rows")
         raw = measured.learn.X, measured.judge.X
         before = audit(raw, measured.learn, measured.judge, quick=True, n_jobs=N_JOBS, **settings)
         say("attacking the shared rows")
         of = measured if measured.model is fitted.model else measured.unseen()
-        found = audit(of.model, of.learn, of.judge, encoded=of.rows, released=released, n_jobs=N_JOBS, **settings)
+        found = audit(of.model, of.learn, of.judge, encoded=of.rows, n_jobs=N_JOBS, **settings)
         if output == "row" and measured.rows is not None:
             say("attacking the persons behind the shared rows")
             found = replace_(found, risks=measured.risks(delta, random_state))
     say("certifying")
     n_draws = None if output == "latent" and not quick else affordable_draws(_FEW_DRAWS, len(table.groups))
-    settings |= {"released": released, "n_draws": n_draws}
     about = found if measured is not None and measured.model is fitted.model else None
-    certificate = certify(fitted.model, fitted.certifying, target=fitted.target, audit=about, **settings)
+    certificate = certify(
+        fitted.model, fitted.certifying, target=fitted.target, audit=about, n_draws=n_draws, **settings
+    )
     if before is not None and found is not None:
         refuse_a_release_that_tells_more(before, found, certificate)
     if measured is not None and output != "latent":
@@ -182,10 +182,10 @@ def share(
         rows=fitted.rows,
         split=fitted.split,
     )
-    page = Report(contents, verified=bool(certificate.seal))
+    page = Report(contents)
     order = np.random.default_rng().permutation(len(table))  # from the system's entropy: no seed repeats it
     rows = fitted.rows.iloc[order].reset_index(drop=True)
-    run = Run.of(table, list(certificate.released), random_state)
+    run = Run.of(table, random_state)
     with open_looks() as looks:
         seen = looks.rows(table.X, table.persons)
     return Shared(rows, certificate, worth, found, before, fitted.model, page, run, seen)
@@ -372,20 +372,18 @@ class Run:
     grouping: Grouping | None = None
     rows: int
     random_state: int
-    released: list[str]
 
     def __post_init__(self) -> None:
         rules = {
             "sensitive": bool(self.sensitive),
             "random_state": self.random_state >= 0,
-            "released": bool(self.released) and set(self.released) <= {"cell", "latent", "label"},
         }
         for name, is_kept in rules.items():
             if not is_kept:
                 raise ValueError(f"a run cannot state {name} = {getattr(self, name)!r:.40}.")
 
     @classmethod
-    def of(cls, table: Table, released: list[str], random_state: int) -> Run:
+    def of(cls, table: Table, random_state: int) -> Run:
         """Return how this table was read."""
         labels = list(map(str, table.label_columns()))
         return cls(
@@ -398,7 +396,6 @@ class Run:
             grouping=table.grouping,
             rows=len(table),
             random_state=random_state,
-            released=released,
         )
 
     @property
@@ -524,7 +521,7 @@ class Shared:
                     f"This is the sample that the trees were fitted to. All {n_rows:,} rows of the file are released."
                 )
                 contents["data"] = {**contents["data"], "split": told}
-            page = Report(contents, verified=self.report.verified)
+            page = Report(contents)
             texts = {
                 "certificate.json": certificate.to_json(),
                 "report.html": page.to_html(),

@@ -131,12 +131,6 @@ class TestCategorical:
         certificate = certify(cells, adult[2], audit=found, released=["cell", "label"])
         assert certificate.cell_upper > found.attack_lower
 
-    def test_a_latent_beside_its_cells_is_what_is_attacked(self, adult, cells):
-        found = audit(cells, adult[0], adult[2], quick=True, released=["cell", "latent"])
-        assert "white" in set(found.to_frame()["box"])
-        certificate = certify(cells, adult[2], audit=found, released=["cell", "latent"])
-        assert certificate.attack_lower == found.attack_lower
-
     def test_a_wrong_density_is_found(self, adult, matching):
         """Women's density fitted to men's rows, and the other way round."""
         train, _, test = adult

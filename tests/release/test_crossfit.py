@@ -456,9 +456,8 @@ def test_what_was_released_once_is_attacked_as_it_was_released(rows, output):
     assert certificate.attack_lower == found.attack_lower
     kept = ff.usefulness(shared, train, test, encoded=encoded)
     assert len(kept.columns) == whole.X.shape[1]
-    latent = ff.Release(RawFeatures(key=KEY), n_cells=4, output="cell", n_folds=1).fit(train)
     with pytest.raises(DataError, match="encoded must hold cells"):
-        ff.audit(latent, train, test, encoded=encoded, released=["latent"], quick=True)
+        ff.audit(RawFeatures(key=KEY).fit(train), train, test, encoded=encoded, quick=True)
 
 
 # Files.

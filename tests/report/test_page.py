@@ -237,12 +237,6 @@ def test_nothing_follows_from_a_refuted_model():
     assert "at most 0.100 (model-based)" in by_model[2]
 
 
-def test_the_page_says_whether_the_seal_was_checked(undrawn):
-    assert "not verified when this page was made" in Report(short()).to_html()
-    assert "verified with the model&#39;s key" in Report(short(), verified=True).to_html()
-    assert "the model has no key" in Report(short(certificate=certificate(n={"town": 9, "m": 9}, seal=""))).to_html()
-
-
 def test_statements_and_consequences():
     names = ["True distribution", "Model", "Attack", "Density of f", "Density of m"]
     assert [row["name"] for row in words.statement_rows(stated())] == names

@@ -201,14 +201,13 @@ def test_the_certified_part_of_a_table_is_found_again(chosen, adult, tmp_path):
         ({"format": 2}, "written by another release of fairflows"),
         ({"sensitive": []}, "damaged: a run cannot state sensitive = "),
         ({"sensitive": [7]}, "damaged: a run cannot state sensitive = "),
-        ({"released": 7}, "damaged: a run cannot state released = "),
         ({"missing_label": "never"}, "damaged: a run cannot state missing_label = "),
         ({"random_state": "0"}, "damaged: a run cannot state random_state = "),
         ({"format": None}, "states no format"),
     ],
 )
 def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
-    run = {"format": 1, "sensitive": ["sex"], "rows": 9, "random_state": 0, "released": ["cell"]}
+    run = {"format": 1, "sensitive": ["sex"], "rows": 9, "random_state": 0}
     (tmp_path / "run.json").write_text(json.dumps(run))
     assert read_run(tmp_path).missing_label == "error"
     (tmp_path / "run.json").write_text(json.dumps({**run, **change}))

@@ -332,11 +332,7 @@ class AttackedRelease:
         if given is not None:
             Z = {part: given[part == "test"].iloc[rows] for part, rows in places.items()}
         elif encoder is not None:
-            # A cell is a function of the latent beside it, and tells nothing more.
-            of = encoder if "latent" not in names or not encoder.traits.cells else encoder.traits.inside
-            if of is None:
-                raise DataError("released names the latent, but the model has none beside its cells.")
-            Z = {part: encode_again(of, table, part) for part, table in tables.items()}
+            Z = {part: encode_again(encoder, table, part) for part, table in tables.items()}
         latent = Z if encoder is not None and "latent" in names else {}
         if encoder is not None and not latent and not encoder.traits.draws_rows:
             Z = {part: cells.astype(str) for part, cells in Z.items()}  # cells have numbers, but no order or distance

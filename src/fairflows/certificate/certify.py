@@ -15,7 +15,7 @@ from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.model import draws_needed
 from fairflows.bounds.planning import check_reachable
-from fairflows.certificate.certificate import RELEASED, Assumption, Certificate, status_of
+from fairflows.certificate.certificate import Assumption, Certificate, status_of
 from fairflows.certificate.looks import Look, Looks, open_looks
 from fairflows.certificate.statement import (
     MONTE_CARLO_DELTA,
@@ -90,8 +90,8 @@ def certify(
         bounds given the label together, and the one for a random person, are statements of their own and spend as
         much each.
     released : sequence of {"cell", "latent", "label"}, default=None
-        All parts that are released together; the output of the model when not given. The pair (cell,
-        label) is certified as such; next to a latent, a cell adds nothing and certifies nothing.
+        All parts that are released together: the output of the model, a cell or a latent, and "label" for the true
+        label beside it. The pair (cell, label) is certified as such.
     n_draws : int, default=None
         Draws from each group behind the model-based bound. When not given, as many as put the bound 1/1000 above the
         distance, judged by other draws, at least 10,000; no more than 1,000,000, and 8,000,000/K² for K groups, since
@@ -199,8 +199,6 @@ class Case:
         self.known_groups = list(model.groups_) or rows.groups
         self.groups = [str(group) for group in self.known_groups]
         release = model if isinstance(model, Release) else None
-        if "latent" in self.released:
-            release = None  # next to a latent, a cell certifies nothing
         is_of_release = release is not None and release.is_of(rows)
         self.trees = release if release is not None and release.traits.cut_apart else None
         self.is_new = self.trees is not None and not is_of_release
@@ -415,19 +413,13 @@ def most_rows_of(model: Encoder, table: Table, given: int | None = None) -> int:
 
 
 def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[str, ...]:
-    """Return the names of all that is released together, in a fixed order; by default cells where there are any."""
-    by_default = "cell" if cells else "latent"
-    if released is None:
-        return (by_default,)
-    names = [released] if isinstance(released, str) else list(released)
+    """Return the names of all that is released together: the model's own output, and the label where it is named."""
+    own = "cell" if cells else "latent"
+    names = [released] if isinstance(released, str) else list(released or ())
     for name in names:
-        if name not in RELEASED:
-            raise DataError(f"released must name {', '.join(RELEASED)}; got {name!r}.")
-    if "cell" in names and not cells:
-        raise DataError("released names cells, but the model gives none.")
-    if not {"cell", "latent"} & set(names):
-        names.append(by_default)
-    return tuple(name for name in RELEASED if name in names)
+        if name not in (own, "label"):
+            raise DataError(f"released must name {own} or label, because the model gives a {own}; got {name!r}.")
+    return (own, "label") if "label" in names else (own,)
 
 
 def _checked_draws(n: int | None, law: LatentLaw | None, n_groups: int, seed: int) -> int:

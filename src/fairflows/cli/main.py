@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -315,7 +315,7 @@ def certify(
         target = Certificate.read(folder / "certificate.json").target
     with _stages() as say:
         say("certifying")
-        certificate = make(model, table, target=target, released=run.released, delta=delta, most_rows=most_rows)
+        certificate = make(model, table, target=target, delta=delta, most_rows=most_rows)
     typer.echo(certificate.to_json() if as_json else repr(certificate))
     raise typer.Exit(0 if certificate.is_good else 1)
 
@@ -397,8 +397,7 @@ def audit(
 
     model, run = _open_result(folder)
     learn, judged = run.table_of(rows, model, reading.text_format).split(test=0.5, validation=0)
-    settings: dict[str, Any] = {"released": run.released, "quick": quick, "n_jobs": 2}
-    found = attack(model, learn, judged, **settings)
+    found = attack(model, learn, judged, quick=quick, n_jobs=2)
     _print_json(found.to_dict()) if as_json else typer.echo(repr(found))
 
 

@@ -86,14 +86,10 @@ class Report:
     ----------
     contents : dict
         The result of `report_contents`: the certificate, and what belongs to it, as JSON.
-    verified : bool
-        Whether the certificate's seal was checked with the model's key; the page says so. It is not part of the
-        contents, since a file cannot vouch for itself.
     """
 
-    def __init__(self, contents: Contents, *, verified: bool = False) -> None:
+    def __init__(self, contents: Contents) -> None:
         self.contents: Contents = json.loads(json.dumps(contents))  # plain values only, and ours alone
-        self.verified = verified
 
     def to_html(self, *, public: bool = False) -> str:
         """Return the page; a public one leaves out the ranges of columns, and numbers of 1 to 9 rows."""
@@ -105,7 +101,6 @@ class Report:
             c=certificate,
             r=self.contents,
             public=public,
-            verified=self.verified,
             verdict=verdict(certificate),
             todo=remedies(certificate),
             remarks=leaving_out_would_do(certificate, _raw_distance(self.contents)),

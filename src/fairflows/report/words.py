@@ -190,8 +190,9 @@ def _text_of_model(s: Statement, c: Certificate) -> str:
 
 
 def _text_of_attack(s: Statement, c: Certificate) -> str:
-    error = c.density_error_lower
-    more = f": the densities err by at least {rounded_down(error)} together" if error else ""
+    # Theorem 5.5 turned round: TV(p̂_a, p_a), summed over the two worst groups, is at least the difference.
+    error = 0.0 if c.model_upper is None else s.distance - c.model_upper
+    more = f": the densities err by at least {rounded_down(error)} together" if error > 0 else ""
     return f"Δ ≥ {rounded_down(s.distance)} by {s.source}{more}"
 
 
@@ -564,7 +565,8 @@ def consequences(c: Certificate) -> list[str]:
     ]
     odds, kind = c.cell_odds_upper, "certified"
     if not odds and modelled:
-        odds, kind = c.model_odds_upper, "model-based"
+        odds = {s.given: s.distance for s in c.statements if s.about == "model" and s.given is not None}
+        kind = "model-based"
     if odds:
         largest = at_most(max(odds.values()))
         found.append(f"Equalized odds: within one label, rates differ by at most {largest} ({kind}).")
