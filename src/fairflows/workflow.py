@@ -465,11 +465,6 @@ class Shared:
         """Whether the target was reached, by the certificate."""
         return self.certificate.is_good
 
-    @property
-    def covers_all(self) -> bool:
-        """Whether the certificate covers all rows of the table, and not only those that were held out."""
-        return self.certificate.table_distance is not None
-
     def save(
         self, folder: str | Path, *, kind: Kind = "csv", replace: bool = False, whole: Path | None = None
     ) -> Shared:

@@ -18,7 +18,14 @@ from typing import Literal
 from fairflows.bounds.arguments import checked_delta, delta_of_look
 from fairflows.bounds.derived import rounded_up
 from fairflows.certificate.certificate import Certificate, Plain, status_of
-from fairflows.certificate.statement import FoldCounts, Statement, blocks_statement, from_counts, table_statement
+from fairflows.certificate.statement import (
+    FoldCounts,
+    Statement,
+    blocks_statement,
+    differing,
+    from_counts,
+    table_statement,
+)
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_file
 from fairflows.table.json_text import parse_json, read_as, read_text
@@ -212,7 +219,7 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
         elif statement.about == "population" and not statement.counts:
             yield f"It states a bound on the true distribution, and no counts that show it ({about})."
         shares = [fold.share for fold in statement.counts or statement.blocks]
-        if shares and not all(_agree(share, 1 / len(shares)) for share in shares):
+        if any(abs(share - 1 / len(shares)) > _TOLERANCE for share in shares):
             yield f"The folds must have equal shares, which sum to 1 ({about})."
         cells = [cell for fold in statement.counts for cell in fold.cells]
         if len(cells) != len(set(cells)):
@@ -315,7 +322,7 @@ def _check_spending(c: Certificate) -> Result:
             name = f"a random {s.law}{'' if s.given is None else ', given the labels'}"
             spent[name] = spent.get(name, 0.0) + s.delta
     for name, found in spent.items():
-        if not _agree(found, allowed):
+        if abs(found - allowed) > _TOLERANCE:
             text = f"The bounds on {name} spend {found:.4g}; look {c.look} of the same persons may {allowed:.4g}."
             return Result("error", "FAILED", text)
     look = f"look {c.look} of these persons, at" if c.look else "the bound on persons to come:"
@@ -324,26 +331,18 @@ def _check_spending(c: Certificate) -> Result:
     )
 
 
-def _compared(stated: Statement, again: Statement, tolerance: float = 0.0) -> Iterator[Result]:
-    """Compare a statement with the same one computed from its counts; bounds by draws within a tolerance."""
-    about, relation = _said(stated), "Δ = " if stated.about == "table" else "Δ ≤ "
-    known = sorted({*stated.known, *again.known})
-    numbers = {
-        "bound": (relation, stated.distance, again.distance),
-        "observed": ("Δ = ", stated.observed, again.observed),
-        "error": ("δ = ", stated.delta, again.delta),
-        "half known": ("Δ(½) ≤ ", stated.known_half, again.known_half),
-        **{f"{f} known": (f"Δ({f}) = ", stated.known.get(f), again.known.get(f)) for f in known},
-    }
-    for name, (sign, claimed, computed) in numbers.items():
-        what = f"{name}, {about}"
-        if claimed == computed or _agree(claimed, computed, tolerance if name == "bound" else 0.0):
-            if name == "bound":
-                yield Result(what, "ok", f"{sign}{rounded_up(again.distance, 6)} follows from the counts, as it says.")
-            continue
-        says = "nothing" if claimed is None else f"{claimed:.6f}"
-        follows = "Nothing" if computed is None else f"{sign}{rounded_up(computed, 6)}"
-        yield Result(what, "FAILED", f"{follows} follows from the counts; it says {says}.")
+def _compared(stated: Statement, again: Statement, of_draws: float = 0.0) -> Iterator[Result]:
+    """Compare a statement with the same one computed from its counts; a bound by draws within a relative tolerance."""
+    about, relation = _said(stated), "=" if stated.about == "table" else "≤"
+    is_close = math.isclose(stated.distance, again.distance, rel_tol=of_draws, abs_tol=_TOLERANCE)
+    if is_close:
+        said = f"Δ {relation} {rounded_up(again.distance, 6)} follows from the counts, as it says."
+        yield Result(f"bound, {about}", "ok", said)
+    for name in differing(stated, replace(again, met=stated.met), _TOLERANCE):
+        if name != "distance" or not is_close:
+            follows, says = getattr(again, name), getattr(stated, name)
+            what = "bound" if name == "distance" else name
+            yield Result(f"{what}, {about}", "FAILED", f"{name} = {follows} follows from the counts; it says {says}.")
 
 
 def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
@@ -380,12 +379,6 @@ def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
 def _said(s: Statement) -> str:
     about = f"a random {s.law}" if s.about == "population" else f"{s.about}, a random {s.law}"
     return about if s.given is None else f"{about} given label {s.given}"
-
-
-def _agree(one: float | None, other: float | None, relative: float = 0.0) -> bool:
-    if one is None or other is None:
-        return False
-    return math.isclose(one, other, rel_tol=relative, abs_tol=_TOLERANCE)
 
 
 # Files --------------------------------------------------------------------------------------------------------------

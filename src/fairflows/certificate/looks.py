@@ -35,6 +35,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from fairflows.exceptions import DataError, warn_user
+from fairflows.table.folders import new_file, write_private
 from fairflows.table.json_text import parse_json
 from fairflows.table.persons import KEY_BYTES, Key, Persons, RowsSeen, fingerprint, is_part, new_key
 
@@ -160,17 +161,8 @@ def _key_of(folder: Path) -> Key:
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file that only the user may read; it appears whole or not at all."""
-    side = path.with_name(f".{path.name}.partial")
-    with _explained(path.parent):
-        try:
-            with os.fdopen(os.open(side, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(side, path)
-        except BaseException:
-            side.unlink(missing_ok=True)
-            raise
+    with _explained(path.parent), new_file(path) as side:
+        write_private(side, data)
 
 
 def _share_persons(one: RowsSeen, other: RowsSeen) -> bool:

@@ -6,8 +6,9 @@ A new kind of statement takes an entry of `FOUND_BY`, a function that makes it, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 import numpy as np
@@ -243,6 +244,24 @@ class Statement:
             has_few = any(any(fold.merged.values()) for fold in self.counts)
             met = met and self.known_half is not None and self.known_half <= target and not has_few
         return replace(self, met=bool(met))
+
+
+def differing(stated: Statement, computed: Statement, tolerance: float) -> list[str]:
+    """Return the fields in which two statements differ; numbers do so by more than a tolerance."""
+    pairs = {f.name: (getattr(stated, f.name), getattr(computed, f.name)) for f in fields(Statement)}
+    return [name for name, pair in pairs.items() if not _agree(*pair, tolerance)]
+
+
+def _agree(one: object, other: object, tolerance: float) -> bool:
+    if isinstance(one, FoldCounts | FoldBlocks) and type(one) is type(other):
+        return _agree(vars(one), vars(other), tolerance)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(_agree(*pair, tolerance) for pair in zip(one, other, strict=True))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_agree(one[name], other[name], tolerance) for name in one)
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=0, abs_tol=tolerance)
+    return one == other
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from fairflows.bounds.arguments import delta_of_look
 from fairflows.certificate.certificate import Certificate, status_of
 from fairflows.certificate.certify import Case, kept_counts, request_of
 from fairflows.certificate.looks import open_looks
-from fairflows.certificate.statement import FoldBlocks, FoldCounts, Statement
+from fairflows.certificate.statement import Statement, differing
 from fairflows.encoder.base import Encoder, fitted_encoder
 from fairflows.exceptions import DataError
 from fairflows.storage import model_hash
@@ -156,12 +155,12 @@ def _differences_in_statement(what: str, stated: Statement | None, computed: Sta
         said, found = ("states", "does not follow") if computed is None else ("does not state", "follows")
         yield Difference(what, f"The certificate {said} {what!r}, which {found}.")
         return
-    for f in fields(Statement):
-        one, other = getattr(stated, f.name), getattr(computed, f.name)
-        if f.name in ("counts", "blocks") and not _agree(one, other):  # too long to print
-            yield Difference(what, f"{what}: the {f.name} are not those of these rows.")
-        elif not _agree(one, other):
-            yield Difference(what, f"{what}: {f.name} is {_shown(other)}; the certificate says {_shown(one)}.")
+    for name in differing(stated, computed, _TOLERANCE):
+        if name in ("counts", "blocks"):  # too long to print
+            yield Difference(what, f"{what}: the {name} are not those of these rows.")
+        else:
+            one, other = getattr(stated, name), getattr(computed, name)
+            yield Difference(what, f"{what}: {name} is {_shown(other)}; the certificate says {_shown(one)}.")
 
 
 def _differences_in_looks(c: Certificate, case: Case) -> Iterator[Difference]:
@@ -175,18 +174,6 @@ def _differences_in_looks(c: Certificate, case: Case) -> Iterator[Difference]:
     elif look.date and look.number != c.look:
         text = f"The user's record has it as look {look.number} of these persons; it spends δ as look {c.look}."
         yield Difference("look", text)
-
-
-def _agree(one: object, other: object) -> bool:
-    if isinstance(one, FoldCounts | FoldBlocks) and type(one) is type(other):
-        return _agree(vars(one), vars(other))
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(_agree(*pair) for pair in zip(one, other, strict=True))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_agree(one[name], other[name]) for name in one)
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=0, abs_tol=_TOLERANCE)
-    return one == other
 
 
 def _shown(value: object) -> str:

@@ -103,7 +103,7 @@ class Report:
             public=public,
             verdict=verdict(certificate),
             todo=remedies(certificate),
-            remarks=leaving_out_would_do(certificate, _raw_distance(self.contents)),
+            remarks=leaving_out_would_do(certificate, self.contents.get("before")),
             good_for=good_for(self.contents.get("usefulness")),
             uncovered=not_covered(certificate, self.contents.get("usefulness"), self.contents["data"].get("merged")),
             light=light(certificate),
@@ -299,11 +299,6 @@ def _told_of_columns(model: Encoder, table: Table, rows: pd.DataFrame | None) ->
         for name, label in table.label_columns().items()
         if f"{name}_score" in scores and not is_continuous(label)
     ]
-
-
-def _raw_distance(contents: Contents) -> float | None:
-    before = contents.get("before")
-    return None if before is None else 2 * before["balanced_accuracy"] - 1
 
 
 def _raw_attack(before: Audit) -> Contents:

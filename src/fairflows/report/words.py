@@ -20,7 +20,6 @@ from fairflows.bounds.shared_table import drawn_rates_upper_bound
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fairflows.attack.auditing import Audit
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.statement import Statement
     from fairflows.workflow import Shared
@@ -503,15 +502,16 @@ def _planned(plan: Any) -> str:
     return f"target {plan.target:g} with {plan.in_all} cells{to_come}"
 
 
-def leaving_out_would_do(c: Certificate, before: float | None) -> list[str]:
+def leaving_out_would_do(c: Certificate, before: dict[str, Any] | None) -> list[str]:
     """Return a note if the original rows without the column already reveal no more than is promised."""
     bounds = [s.distance for s in (c.find("table"), c.find("population")) if s is not None]
-    if before is None or not bounds or before >= max(bounds):
+    if before is None or not bounds or 2 * before["balanced_accuracy"] - 1 >= max(bounds):
         return []
+    raw = percent(before["balanced_accuracy"])
     return [
         f"Leaving out the column {c.sensitive} would do, as far as our adversaries find: from the original rows they "
-        f"are right about {percent((1 + before) / 2)} of the time, less than what is promised about shared rows. What "
-        "sharing by fairflows adds is the promise itself."
+        f"are right about {raw} of the time, less than what is promised about shared rows. What sharing by fairflows "
+        "adds is the promise itself."
     ]
 
 
@@ -617,15 +617,13 @@ def _wrapped(text: str) -> str:
 
 def sections(shared: Shared) -> list[tuple[str, list[str]]]:
     """Return the text about a shared table beside its guesses, in named parts."""
-    c, worth = shared.certificate, shared.usefulness
-    before = None if shared.before is None else _raw_distance(shared.before)
-    useful = None if worth is None else worth.to_dict()
+    c, measured = shared.certificate, shared.report.contents
     found = {
         "What to do": remedies(c),
-        "To know": [*leaving_out_would_do(c, before), *_to_know(shared)],
-        "What the table is good for": good_for(useful, c),
-        "Other risks, measured and not promised": other_risks(None if shared.audit is None else shared.audit.to_dict()),
-        "Not covered": not_covered(c, useful, shared.report.contents["data"]["merged"]),
+        "To know": [*leaving_out_would_do(c, measured["before"]), *_to_know(shared)],
+        "What the table is good for": good_for(measured["usefulness"]),
+        "Other risks, measured and not promised": other_risks(measured["audit"]),
+        "Not covered": not_covered(c, measured["usefulness"], measured["data"]["merged"]),
     }
     return [(name, texts) for name, texts in found.items() if texts]
 
@@ -634,7 +632,7 @@ def _to_know(shared: Shared) -> Iterator[str]:
     c = shared.certificate
     if c.look > 1:
         yield f"This is look {c.look} of these persons: the bound is wider than that of a first look would be."
-    if not shared.covers_all:
+    if c.table_distance is None:
         yield (
             "The certificate covers persons who come later, but not the rows that the model was trained on or chosen "
             "by, which are most of the table: encode others with it to share covered rows alone."
@@ -681,9 +679,9 @@ def question(shared: Shared) -> str:
 
 def guesses(shared: Shared) -> list[tuple[str, str]]:
     """Return how often guesses of the group are right before, after, and in the attack."""
-    c, found = shared.certificate, []
-    if shared.before is not None:
-        raw = percent((1 + _raw_distance(shared.before)) / 2)
+    c, before, found = shared.certificate, shared.report.contents["before"], []
+    if before is not None:
+        raw = percent(before["balanced_accuracy"])
         found = [("before", f"about {raw}, from the original rows, by the best of our adversaries")]
     table = c.find("table")
     if table is not None:
@@ -710,7 +708,7 @@ def usefulness_text(found: Usefulness) -> str:
     return "\n".join([*lines, *(_wrapped(text) for text in good_for(found.to_dict()))])
 
 
-def good_for(usefulness: dict[str, Any] | None, c: Certificate | None = None) -> list[str]:
+def good_for(usefulness: dict[str, Any] | None) -> list[str]:
     """Return the uses of a shared table: to train on, to decide by, beside the real one, by column."""
     if usefulness is None:
         return []
@@ -799,8 +797,3 @@ def which_file_goes_where(shared: Shared, out: Path, name: str) -> str:
             f"To check     fairflows check {out / 'certificate.json'} {out / name}",
         ]
     )
-
-
-def _raw_distance(before: Audit) -> float:
-    """Return the Δ that adversaries find in the original rows, on validation persons."""
-    return max(attack.validation for attack in before.attacks)
