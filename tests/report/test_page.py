@@ -310,7 +310,9 @@ def test_a_missed_target_names_the_group_and_what_each_remedy_gives():
 
 
 def test_it_is_said_where_leaving_the_column_out_would_do():
-    assert "Leaving out the column sex would do" in words.leaving_out_would_do(of_table(), {"balanced_accuracy": 0.515})[0]
+    assert (
+        "Leaving out the column sex would do" in words.leaving_out_would_do(of_table(), {"balanced_accuracy": 0.515})[0]
+    )
     assert "right about 51.5 % of the time" in words.leaving_out_would_do(of_table(), {"balanced_accuracy": 0.515})[0]
     assert words.leaving_out_would_do(of_table(), {"balanced_accuracy": 0.85}) == []
     assert words.leaving_out_would_do(of_table(), None) == []
