@@ -20,10 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.base import ClassifierMixin
-from sklearn.cluster import KMeans
-from sklearn.manifold import TSNE
 from sklearn.neighbors import NearestNeighbors
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.encoder.base import Encoder, label_values
@@ -355,49 +352,16 @@ class Matches:
             The group to match to; with two groups, the other one.
         """
         groups = list(self.sides)
-        if to is None and len(groups) > 2:
-            raise DataError(f"to must say which of {len(groups)} groups to match to.")
+        if to not in (groups if len(groups) > 2 else [None, *groups]):
+            raise DataError(f"to must say which of the groups {groups} to match to; got {to!r}.")
         own = pd.Index(groups).get_indexer(self.group)
-        other = 1 - own if to is None else np.full(len(own), self._place(to))
+        other = 1 - own if to is None else np.full(len(own), groups.index(to))
         row, match = (_picked([self.sides[g] for g in groups], side) for side in (own, other))
         log_p = self.log_likelihood.to_numpy()
         line = np.arange(len(own))
         judged = pd.DataFrame({"log p(x)": log_p[line, own], "log p(match)": log_p[line, other]}, index=row.index)
         match = match.add_prefix("match ")
         return pd.concat([pd.DataFrame({"group": self.group}, index=row.index), row, match, judged], axis=1)
-
-    def clusters(self, n_clusters: int = 8) -> npt.NDArray[np.intp]:
-        """Return k-means clusters of the last group's side, which their matches share."""
-        last = list(self.sides)[-1]
-        return KMeans(n_clusters, n_init=10, random_state=0).fit_predict(self._scaled_points(last))
-
-    def summary(self, clusters: npt.NDArray[np.intp]) -> pd.DataFrame:
-        """Return each cluster's size, and the mean log-likelihood of its rows and of their matches.
-
-        With several other groups, the matches of all of them count.
-        """
-        groups = pd.Index(list(self.sides))
-        own = groups.get_indexer(self.group)[:, None] == np.arange(len(groups))
-        log_p = self.log_likelihood.to_numpy()
-        real = np.where(own, log_p, 0).sum(axis=1)
-        matched = np.where(own, 0, log_p).sum(axis=1) / (len(groups) - 1)
-        frame = pd.DataFrame({"cluster": clusters, "log p(x)": real, "log p(match)": matched})
-        by_cluster = frame.groupby("cluster")
-        return by_cluster.mean().assign(rows=by_cluster.size())
-
-    def embedding(self, group: Hashable) -> Array:
-        """Return the t-SNE embedding of one group's side, (n, 2)."""
-        points = self._scaled_points(group)
-        return TSNE(perplexity=min(30.0, (len(points) - 1) / 3), random_state=0).fit_transform(points)
-
-    def _scaled_points(self, group: Hashable) -> Array:
-        """Return one group's side in model space, standardised."""
-        return StandardScaler().fit_transform(self.points[group])
-
-    def _place(self, group: Hashable) -> int:
-        if group not in self.sides:
-            raise DataError(f"to must be one of {list(self.sides)}; got {group!r}.")
-        return list(self.sides).index(group)
 
 
 def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role | None = None) -> Matches:

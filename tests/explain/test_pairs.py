@@ -1,4 +1,4 @@
-"""Matches: the same z, likelihoods of both sides, clusters that pairs share."""
+"""Matches: the same z, and the likelihoods of both sides."""
 
 import numpy as np
 import pytest
@@ -34,8 +34,8 @@ def test_fairness_matches_rows_of_like_likelihood(fitted):
     gaps = []
     for encoder in encoders:
         pairs = matches(encoder, table.X, sensitive_features=table.a)
-        summary = pairs.summary(pairs.clusters(n_clusters=2))
-        gaps.append((summary["log p(x)"] - summary["log p(match)"]).mean())
+        likelihood = pairs.to_frame()[["log p(x)", "log p(match)"]].groupby(table.X["x1"] > 0).mean()
+        gaps.append((likelihood["log p(x)"] - likelihood["log p(match)"]).mean())
     assert gaps[1] < 0.5
     assert gaps[0] > gaps[1] + 1
 
@@ -46,11 +46,10 @@ def test_three_groups_have_a_side_each():
     pairs = matches(encoder, table.X, sensitive_features=table.a)
     assert list(pairs.sides) == ["centre", "north", "south"]
     assert np.allclose(pairs.to_frame(to="south")[["match x1", "match x2"]], pairs.sides["south"])
-    with pytest.raises(ValueError, match="to must say which of 3 groups"):
+    with pytest.raises(ValueError, match="to must say which of the groups"):
         pairs.to_frame()
-    with pytest.raises(ValueError, match="one of"):
+    with pytest.raises(ValueError, match="got 'west'"):
         pairs.to_frame(to="west")
-    assert pairs.embedding("north").shape == (len(table), 2)
 
 
 def test_matches_of_rows_on_a_grid_are_repeatable():

@@ -12,7 +12,10 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
+from sklearn.manifold import TSNE
+from sklearn.preprocessing import StandardScaler
 
 from fairflows.bounds import statistical_distance
 from fairflows.explain import matches, recourse
@@ -52,11 +55,14 @@ def run_matches(setting: Setting) -> Outcome:
     figure, axes = new_figure(2, 2, 4.2, 3.8)
     for panel, (gamma, encoder) in zip(axes, zip(PAPER_MATCHES, fitted.frontier.encoders, strict=True), strict=True):
         pairs = matches(encoder, fitted.train.X, sensitive_features=fitted.train.a)
-        clusters = pairs.clusters(n_clusters=N_CLUSTERS)
-        summary = pairs.summary(clusters)
+        points = {group: StandardScaler().fit_transform(side) for group, side in pairs.points.items()}
+        clusters = KMeans(N_CLUSTERS, n_init=10, random_state=0).fit_predict(list(points.values())[-1])
+        likelihood = pairs.to_frame()[["log p(x)", "log p(match)"]]
+        by_cluster = likelihood.groupby(pd.Series(clusters, likelihood.index, name="cluster"))
+        summary = by_cluster.mean().assign(rows=by_cluster.size())
         clusters_of[f"gamma-{gamma:g}"] = summary.reset_index()
         widest = summary.loc[(summary["log p(x)"] - summary["log p(match)"]).abs().idxmax()]
-        everybody = pairs.summary(0 * clusters).iloc[0]
+        everybody = likelihood.groupby(0 * clusters).mean().iloc[0]
         rows.append(
             {
                 "gamma": gamma,
@@ -69,7 +75,7 @@ def run_matches(setting: Setting) -> Outcome:
             }
         )
         for ax, group in zip(panel, pairs.sides, strict=True):
-            place, real = pairs.embedding(group), pairs.group == group
+            place, real = TSNE(random_state=0).fit_transform(points[group]), pairs.group == group
             for marker, mine in (("o", real), ("x", ~real)):
                 colours = [COLOURS[c % len(COLOURS)] for c in clusters[mine]]
                 ax.scatter(*place[mine].T, c=colours, marker=marker, s=6, lw=0.7)
