@@ -66,13 +66,6 @@ def generator_of(seed: int, stream: str) -> torch.Generator:
     return torch.Generator().manual_seed(int(entropy[0]) << 32 | int(entropy[1]))
 
 
-def shown(module: nn.Module, settings: Mapping[str, object]) -> str:
-    """Describe a module by its class and those of its settings that are not the default."""
-    defaults = {name: known.default for name, known in inspect.signature(type(module)).parameters.items()}
-    changed = [f"{name}={value!r}" for name, value in settings.items() if repr(value) != repr(defaults[name])]
-    return f"{type(module).__name__}({', '.join(changed)})"
-
-
 class Stacked(nn.Module):
     """A module whose every parameter has the models on its first axis, and the groups, if any, on its second."""
 
@@ -281,9 +274,6 @@ class Bijection(Stacked, ABC):
                 f"{type(self).__name__} must take n_features, n_groups and seeds, and keep its other settings under "
                 f"their names: {error}."
             ) from error
-
-    def __repr__(self) -> str:
-        return shown(self, self.settings())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state to save: the settings, the weights, and where a few points go.

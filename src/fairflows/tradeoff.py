@@ -20,11 +20,10 @@ from fairflows.bounds import (
     adversary_accuracy,
     exact_adversary_accuracy,
     exact_statistical_distance,
-    most_useful_within,
     statistical_distance,
 )
 from fairflows.bounds.arguments import CHOOSING, affordable_draws, delta_of_look
-from fairflows.bounds.planning import check_reachable, planned_cell_bound
+from fairflows.bounds.planning import check_reachable, most_useful_within, planned_cell_bound
 from fairflows.encoder.base import (
     Encoder,
     FloatArray,

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import beta, kstest
 
 from fairflows import DataError
-from fairflows.bounds import blocks_p_value, blocks_upper_bound, even_blocks, planned_blocks_bound
+from fairflows.bounds.blocks import blocks_p_value, blocks_upper_bound, even_blocks, planned_blocks_bound
 
 LEVELS = np.array([[0.55, 0.25, 0.15, 0.05], [0.2, 0.2, 0.3, 0.3]])  # of one score with heavy ties, in each group
 

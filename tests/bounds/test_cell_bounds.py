@@ -7,10 +7,8 @@ from fairflows import DataError
 from fairflows.bounds import (
     cell_radius,
     cell_upper_bound,
-    cells_to_merge,
     delta_of_look,
     exact_statistical_distance,
-    expected_cell_distance,
     fare_upper_bound,
     merged_upper_bound,
     planned_cell_bound,
@@ -18,6 +16,8 @@ from fairflows.bounds import (
     total_variation,
     weissman_upper_bound,
 )
+from fairflows.bounds.cells import cells_to_merge
+from fairflows.bounds.planning import expected_cell_distance
 
 GEOMETRIC = 0.6 ** np.arange(12) / (0.6 ** np.arange(12)).sum()
 SETTINGS = {

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fairflows.bounds import cell_upper_bound, cells_to_merge, has_few_persons, merged_distance, merged_upper_bound
+from fairflows.bounds.cells import (
+    cell_upper_bound,
+    cells_to_merge,
+    has_few_persons,
+    merged_distance,
+    merged_upper_bound,
+)
 
 tables = st.tuples(st.integers(2, 4), st.integers(1, 8)).flatmap(
     lambda shape: arrays(np.int64, shape, elements=st.integers(0, 60))

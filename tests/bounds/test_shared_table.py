@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from fairflows import DataError
-from fairflows.bounds import known_share_distance, most_cells_known_half, table_distance
-from fairflows.bounds.shared_table import drawn_rates_upper_bound
+from fairflows.bounds.shared_table import (
+    drawn_rates_upper_bound,
+    known_share_distance,
+    most_cells_known_half,
+    table_distance,
+)
 
 
 def test_the_best_rule_on_cells_attains_the_distance():

@@ -2,14 +2,10 @@ from .arguments import delta_of_look as delta_of_look
 from .blocks import blocks_p_value as blocks_p_value
 from .blocks import blocks_upper_bound as blocks_upper_bound
 from .blocks import even_blocks as even_blocks
-from .blocks import planned_blocks_bound as planned_blocks_bound
 from .cells import cell_radius as cell_radius
 from .cells import cell_upper_bound as cell_upper_bound
-from .cells import cells_to_merge as cells_to_merge
 from .cells import exact_adversary_accuracy as exact_adversary_accuracy
 from .cells import exact_statistical_distance as exact_statistical_distance
-from .cells import has_few_persons as has_few_persons
-from .cells import merged_distance as merged_distance
 from .cells import merged_upper_bound as merged_upper_bound
 from .cells import total_variation as total_variation
 from .derived import error_lower_bound as error_lower_bound
@@ -30,11 +26,7 @@ from .paper import kl_upper_bound as kl_upper_bound
 from .paper import sign_estimate as sign_estimate
 from .paper import sign_upper_bound as sign_upper_bound
 from .paper import weissman_upper_bound as weissman_upper_bound
-from .planning import check_reachable as check_reachable
-from .planning import expected_cell_distance as expected_cell_distance
-from .planning import most_useful_within as most_useful_within
 from .planning import planned_cell_bound as planned_cell_bound
 from .planning import rows_needed as rows_needed
 from .shared_table import known_share_distance as known_share_distance
-from .shared_table import most_cells_known_half as most_cells_known_half
 from .shared_table import table_distance as table_distance

@@ -143,20 +143,11 @@ def blocks_to_the_left(blocks: IntArray, left: IntArray, leaves: IntArray, share
 
 
 def planned_blocks_bound(n_persons: ArrayLike, n_cells: ArrayLike, delta: float) -> FloatArray:
-    r"""Foresee `blocks_upper_bound` for the pair of groups with the widest law.
+    r"""Foresee `blocks_upper_bound` for the pair of groups with the widest law, n persons of each and k leaves.
 
     .. math:: \max\bigl(0.399 \sqrt{k - 1} + 0.30\, z_{1-δ},\; 0.5\, z_{1-δ/2}\bigr) \sqrt{1/n_0 + 1/n_1}
 
     The second term is the normal limit for two leaves.
-
-    Parameters
-    ----------
-    n_persons : array-like of shape (K,)
-        Persons of each group.
-    n_cells : array-like
-        Numbers of leaves k.
-    delta : float
-        δ, the probability of a miss.
 
     Examples
     --------

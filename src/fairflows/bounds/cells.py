@@ -146,19 +146,11 @@ def has_few_persons(counts: ArrayLike) -> NDArray[np.bool_]:
 
 
 def cells_to_merge(counts: ArrayLike) -> NDArray[np.bool_]:
-    """Return which cells are merged into one entry, so that no printed number is of 1 to 9 persons.
+    """Return which of k cells are merged into one entry, so that no printed number is of 1 to 9 persons.
 
     These are the cells with such a number. Where all of them together still have too few persons of a group, which
-    could be told from the group's size, more cells are added, the cheapest first.
-
-    Parameters
-    ----------
-    counts : array-like of shape (..., K, k)
-        Persons of each group in each cell; tables along leading axes are merged alike.
-
-    Returns
-    -------
-    array of bool of shape (k,)
+    could be told from the group's size, more cells are added, the cheapest first. Tables along leading axes of the
+    counts (..., K, k) are merged alike.
 
     Examples
     --------
@@ -179,21 +171,13 @@ def cells_to_merge(counts: ArrayLike) -> NDArray[np.bool_]:
 
 
 def merged_distance(counts: ArrayLike, merged: ArrayLike) -> FloatArray:
-    r"""Return the largest distance between two groups that counts with merged cells allow, for every pair.
+    r"""Return the largest distance (..., K, K) between two groups that counts with merged cells allow.
 
     .. math:: \tfrac12 \sum_i \Bigl|\frac{c_{a,i}}{n_a} - \frac{c_{b,i}}{n_b}\Bigr|
               + \tfrac12 \Bigl(\frac{m_a}{n_a} + \frac{m_b}{n_b}\Bigr)
 
-    Parameters
-    ----------
-    counts : array-like of shape (..., K, k)
-        Persons of each group in each cell that is not merged; there may be none.
-    merged : array-like of shape (..., K)
-        Persons of each group in the merged cells together, or left out of the counts for any other reason.
-
-    Returns
-    -------
-    array of shape (..., K, K)
+    `counts` (..., K, k) are of the cells that are not merged, `merged` (..., K) of the others, see
+    `merged_upper_bound`.
 
     Examples
     --------

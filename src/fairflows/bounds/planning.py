@@ -165,21 +165,10 @@ def _expected_blocks(n: IntArray, k: int, spend: float) -> IntArray:
 
 
 def most_useful_within(told: ArrayLike, use: ArrayLike, limit: float) -> int | None:
-    """Return the most useful candidate among those that reveal at most `limit`: the one rule that picks by a target.
+    """Return the place of the most useful candidate that tells at most `limit`: the one rule that picks by a target.
 
-    Parameters
-    ----------
-    told : array-like of shape (n,)
-        How much each candidate tells, or is expected to tell: a distance Δ, or the adversary's accuracy.
-    use : array-like of shape (n,)
-        How useful it is: its accuracy, or its number of cells.
-    limit : float
-        The target.
-
-    Returns
-    -------
-    int or None
-        Its place; of equally useful ones, the one that tells least. None where no candidate is within the limit.
+    `told` is a distance Δ or the adversary's accuracy, `use` an accuracy or a number of cells, one of each candidate.
+    Of equally useful ones, the one that tells least is taken; None where no candidate is within the limit.
 
     Examples
     --------
@@ -194,30 +183,18 @@ def most_useful_within(told: ArrayLike, use: ArrayLike, limit: float) -> int | N
 
 
 def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    r"""Return mean and standard deviation of the observed distance of every pair, if these are the cell probabilities.
+    r"""Return mean and standard deviation (..., K, K) of the observed distance, if these are the cell probabilities.
 
     .. math:: E\,\widehat{TV} \approx \tfrac12 \sum_i \Bigl[σ_i \sqrt{2/π}\, e^{-d_i^2 / 2σ_i^2}
               + |d_i| \bigl(1 - 2Φ(-|d_i|/σ_i)\bigr)\Bigr], \quad
               d_i = p_i - q_i, \quad σ_i^2 = \frac{p_i(1-p_i)}{n_0} + \frac{q_i(1-q_i)}{n_1}
 
     the mean of |N(d_i, σ_i²)|, summed as if cells were independent. Frequencies of validation rows in place of p and q
-    count their own noise as distance, so the plan errs on the safe side.
-
-    Parameters
-    ----------
-    probabilities : array-like of shape (K, k)
-        Probability of each cell in each group.
-    n : array-like of shape (..., K)
-        Persons of each group that will be counted.
-
-    Returns
-    -------
-    pair of arrays of shape (..., K, K)
+    count their own noise as distance, so the plan errs on the safe side. `probabilities` has the shape (K, k), `n`, the
+    persons of each group that will be counted, (..., K).
 
     Examples
     --------
-    Two groups with the same law on 50 cells seem 0.056 apart when 5,000 persons of each are counted.
-
     >>> mean, _ = expected_cell_distance(np.full((2, 50), 1 / 50), [5000, 5000])
     >>> round(float(mean[0, 1]), 3)
     0.056
@@ -309,22 +286,10 @@ def check_reachable(
     target: float | None = None,
     n_models: int = 1,
 ) -> None:
-    """Refuse a target that so many persons cannot show, even if the cells reveal nothing; say how many it takes.
+    """Refuse a target Δ that so many persons cannot show, even if the cells reveal nothing; say how many it takes.
 
-    Parameters
-    ----------
-    n : mapping
-        Number of persons of each group that will be counted, by the group's name.
-    delta : float
-        δ, the probability of a miss.
-    target : float, default=None
-        Distance Δ to stay within; without one, nothing is refused.
-    n_models : int, default=1
-        Number of models that share out the persons evenly, each at its part of δ.
-
-    Examples
-    --------
-    >>> check_reachable({"f": 2000, "m": 2000}, delta=0.05, target=0.05)
+    `n` are the persons of each group that will be counted, by the group's name; several models share them out evenly,
+    each at its part of δ. Without a target, nothing is refused.
     """
     if target is None:
         return

@@ -50,25 +50,14 @@ def table_distance(counts: ArrayLike) -> float:
 
 
 def drawn_rates_upper_bound(distance: float, n_rows: ArrayLike, n_cells: int, delta: float) -> float:
-    r"""Return an upper bound on how far the rates of two groups differ among rows that were drawn from cells.
+    r"""Return an upper bound on how far the rates of two groups differ among rows that were drawn from k cells.
 
     .. math:: Δ_{file} + \sqrt{\tfrac12 s^2 \Bigl(1 + \frac{k n}{2 n_0 n_1}\Bigr) \log\frac2δ},
               \qquad s^2 = \frac1{n_0} + \frac1{n_1}
 
-    The rates of a rule on cells differ by Δ_file at most. Those of a rule on drawn rows do so on average: the rows of
-    each group are one draw. The bound holds with probability 1 - δ over the draws, for a rule that may be computed from
-    the drawn rows, but without their groups. Of several groups every pair has its share of δ.
-
-    Parameters
-    ----------
-    distance : float
-        Δ_file.
-    n_rows : array-like of shape (K,)
-        Number of rows of each group.
-    n_cells : int
-        Number of cells, k.
-    delta : float
-        δ.
+    The rates of a rule on cells differ by Δ_file (`distance`) at most. Those of a rule on drawn rows do so on average:
+    the rows of each group are one draw. The bound holds with probability 1 - δ over the draws, for a rule that may be
+    computed from the drawn rows, but without their groups. Of several groups every pair has its share of δ.
 
     Examples
     --------
@@ -139,12 +128,7 @@ def most_cells_known_half(n_persons: ArrayLike, target: float) -> int:
 
     .. math:: \max\{k : (0.399 \sqrt{k - 1} + 0.5) \sqrt{1/n_0 + 1/n_1} \le target\}
 
-    Parameters
-    ----------
-    n_persons : array-like of shape (K,)
-        Persons of each group; of several groups the two smallest count.
-    target : float
-        The limit on the distance.
+    Of several groups of persons the two smallest count.
 
     Examples
     --------

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 from torch.distributions.transforms import Transform
 
-from fairflows.bijection import shown
 from fairflows.exceptions import DataError
 
 
@@ -102,9 +101,6 @@ class Density(nn.Module, ABC):
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments, which every density keeps under their names."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def __repr__(self) -> str:
-        return shown(self, self.settings())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state to save: settings and fitted values."""

@@ -319,7 +319,7 @@ class FlowDensity(Density):
     @classmethod
     def stack(cls, densities: Sequence[Self]) -> FlowStack | None:
         """Return all of these as one computation, if their networks have the same shape."""
-        if len({(repr(density.kind), density.n_blocks, density.hidden) for density in densities}) > 1:
+        if len({(type(density.flows), repr(density.flows.settings())) for density in densities}) > 1:
             return None
         flows = type(densities[0].flows).join_groups([density.flows for density in densities])
         return FlowStack(
