@@ -173,17 +173,6 @@ class Levels:
         levels.index = levels.index[known]
         return levels
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the arguments that make these levels again."""
-        unseen = "other" if self.takes_unseen else "error"
-        given = {"name": self.name, "values": self.index.tolist(), "dtype": self.dtype}
-        return given | {"has_missing": self.has_missing, "unseen": unseen}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Levels:
-        """Return the levels that `to_dict` described."""
-        return cls(**values)
-
     def __len__(self) -> int:
         return len(self.index) + self.has_missing
 

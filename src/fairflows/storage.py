@@ -272,6 +272,8 @@ class _Writer:
             return self._array(np.asarray(value), where)
         if _is_tensor(value):
             return self._array(value.detach().cpu().numpy(), where) | {_TAG: "tensor"}
+        if isinstance(value, pd.Index):
+            return {_TAG: "index", "items": self.write(value.tolist(), where)}
         if isinstance(value, pd.DataFrame):
             columns = {name: column.to_numpy() for name, column in value.items()}
             return {_TAG: "frame", "columns": self.write(columns, where)}
@@ -300,7 +302,7 @@ class _Writer:
             return {_TAG: "values", "type": dtype.kind, "shape": shape, "items": items}
         if dtype.kind not in "biufmM" or dtype.itemsize > 8:
             return self._object(array, where)
-        plain = array.view(np.int64) if dtype.kind in "mM" else array
+        plain = _smallest(array.view(np.int64) if dtype.kind in "mM" else array)
         plain = np.array(plain, dtype=plain.dtype.newbyteorder("<"), order="C")  # safetensors writes memory as it lies
         name = _digest(f"{dtype.str} {shape}".encode() + plain.tobytes())[:32]
         self.arrays[name] = plain
@@ -323,6 +325,14 @@ class _Writer:
         return {part: self.write(content, f"{where}.{part}") for part, content in state.items()}
 
 
+def _smallest(array: npt.NDArray) -> npt.NDArray:
+    """Return long whole numbers in the smallest type that holds them."""
+    if array.dtype != np.int64 or not array.size:
+        return array
+    dtype = np.result_type(np.min_scalar_type(array.min()), np.min_scalar_type(array.max()))
+    return array.astype(dtype) if dtype.itemsize < array.itemsize else array
+
+
 class _Describer(_Writer):
     """Turns any value into JSON that is hashed: also objects of classes that cannot be saved, by their attributes."""
 
@@ -341,7 +351,7 @@ class _Describer(_Writer):
             return f"{value.__module__}.{value.__qualname__}"
         if id(value) in self._around:
             return f"the object {len(self._around) - self._around.index(id(value))} levels above"
-        if isinstance(value, pd.Index | pd.Series):
+        if isinstance(value, pd.Series):
             return self._array(value.to_numpy(), where)
         if not hasattr(value, "__dict__"):
             return joblib.hash(value)
@@ -374,6 +384,7 @@ class _Reader:
             "array": lambda value: self._array(value) if value["shape"] else self._array(value)[()],
             "tensor": self._tensor,
             "values": self._values,
+            "index": lambda value: pd.Index(self.read(value["items"]), dtype=object),
             "frame": lambda value: pd.DataFrame(self.read(value["columns"])),
             "categories": self._categories,
             "object": self._object,
@@ -405,9 +416,10 @@ class _Reader:
             raise DataError(f"the array {name!r} is missing.")
         array, dtype, shape = self._arrays[name], np.dtype(value["type"]), tuple(value["shape"])
         stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype
-        if array.dtype != stored or array.shape != shape:
+        is_smaller = stored == np.int64 and array.dtype.kind in "iu" and array.itemsize < stored.itemsize
+        if not (is_smaller or array.dtype == stored) or array.shape != shape:
             raise DataError(f"the array {name!r} must be {stored} of shape {shape}; got {array.dtype}, {array.shape}.")
-        return array.view(dtype)
+        return array.astype(stored, copy=False).view(dtype)
 
     def _tensor(self, value: State) -> Any:
         import torch

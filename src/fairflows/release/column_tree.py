@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -109,16 +108,6 @@ class ColumnTree:
     def leaves(self, known: IntArray) -> IntArray:
         """Return the leaf of each row, given the codes of the predictors, shape (n_predictors, n_rows)."""
         return _leaves(known, self.predictor, self.order, self.threshold, self.child, self.place)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return every array in the smallest type of whole numbers that holds it."""
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: array.astype(np.min_scalar_type(int(array.max(initial=0)))) for name, array in arrays.items()}
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> ColumnTree:
-        """Return the tree that `to_dict` described."""
-        return cls(**{name: array.astype(np.int64) for name, array in state.items()})
 
 
 def _leaves(
