@@ -1,33 +1,30 @@
 """Encoders that learn nothing: their cells are a fixed function of the rows, and their laws are known."""
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from fairflows import FairTree
+from fairflows import Encoder, FairTree
 from fairflows.encoder.base import CELL, LatentLaw, Traits
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.paper.baselines import RawFeatures
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 
 
-class FixedCells(RawFeatures):
+@dataclass(eq=False, repr=False)
+class FixedCells(Encoder):
     """Releases a cell that is a function of the row."""
 
-    def __init__(
-        self,
-        cell_of: Callable[[pd.DataFrame], np.ndarray],
-        n_cells: int = 2,
-        *,
-        sensitive=None,
-        identifier=None,
-        key=None,
-        random_state=0,
-    ):
-        super().__init__(sensitive=sensitive, identifier=identifier, key=key, random_state=random_state)
-        self.cell_of = cell_of
-        self.n_cells = n_cells
+    cell_of: Callable[[pd.DataFrame], np.ndarray]
+    n_cells: int = 2
+    _: KW_ONLY
+    sensitive: str | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
 
     @property
     def traits(self):
@@ -40,7 +37,7 @@ class FixedCells(RawFeatures):
         return self.cell_of(rows.X)
 
     def encode(self, rows):
-        return pd.DataFrame({"cell": self.cell_of(rows.X)})
+        return pd.DataFrame({"cell": self.cells(rows)})
 
 
 class ClaimingTree(FairTree):

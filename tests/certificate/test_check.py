@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 
 import numpy as np
 import pandas as pd
@@ -314,9 +316,6 @@ def test_without_counts_nothing_is_certified(latent):
     assert failed(check(latent, None)) == {"counts"}
 
 
-# A release of trees: what the public files alone show, by the command.
-
-
 @pytest.fixture(scope="module")
 def shared_twice(tmp_path_factory):
     """Folders of two results for persons of one law."""
@@ -334,49 +333,21 @@ def received(shared_twice, tmp_path):
     return tmp_path
 
 
-def one_count(values):
-    counts = values["statements"][0]["counts"][0]["counts"]["0"]
-    counts[3] += 1
-
-
-def one_row_in_another_cell(values):
-    counts = values["statements"][0]["counts"][0]["counts"]["0"]
-    counts[3], counts[4] = counts[3] + 1, counts[4] - 1
-
-
-def one_block(values):
-    values["statements"][1]["blocks"][1]["blocks"]["1"][2] += 1
-
-
-def blocks_of_another_cell(values):
-    blocks = values["statements"][1]["blocks"][0]["blocks"]["0"]
-    blocks[0], blocks[1] = blocks[0] + 3, blocks[1] - 3
-
-
-def bound_on_the_table(values):
-    values["statements"][0]["distance"] *= 0.9
-
-
-def half_known(values):
-    values["statements"][0]["known_half"] -= 0.001
-
-
-def bound_on_persons_to_come(values):
-    values["statements"][1]["distance"] *= 0.95
-
-
-def delta_of_a_fold(values):
-    values["statements"][1]["blocks"][0]["delta"] *= 2
-
-
-def size_of_a_group(values):
-    values["n"]["0"] += 1
-
-
-FORGERIES = (
-    one_count, one_row_in_another_cell, one_block, blocks_of_another_cell, bound_on_the_table, half_known,
-    bound_on_persons_to_come, delta_of_a_fold, size_of_a_group,
-)  # fmt: skip
+COUNTS, BLOCKS = ("statements", 0, "counts", 0, "counts", "0"), ("statements", 1, "blocks")
+FORGERIES = {
+    "one count": {(*COUNTS, 3): lambda n: n + 1},
+    "one row in another cell": {(*COUNTS, 3): lambda n: n + 1, (*COUNTS, 4): lambda n: n - 1},
+    "one block": {(*BLOCKS, 1, "blocks", "1", 2): lambda b: b + 1},
+    "blocks of another cell": {
+        (*BLOCKS, 0, "blocks", "0", 0): lambda b: b + 3,
+        (*BLOCKS, 0, "blocks", "0", 1): lambda b: b - 3,
+    },
+    "bound on the table": {("statements", 0, "distance"): lambda d: 0.9 * d},
+    "half known": {("statements", 0, "known_half"): lambda d: d - 0.001},
+    "bound on persons to come": {("statements", 1, "distance"): lambda d: 0.95 * d},
+    "delta of a fold": {(*BLOCKS, 0, "delta"): lambda delta: 2 * delta},
+    "size of a group": {("n", "0"): lambda n: n + 1},
+}
 
 
 @pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured")
@@ -384,7 +355,13 @@ FORGERIES = (
 def test_a_receiver_of_rows_notices_a_changed_number(forgery, run, received):
     words = ["check", received / "certificate.json", received / "shared.csv"]
     assert run(*words)[0] == 0
-    edit(received, forgery)
+
+    def change(values):
+        for (*way, last), changed in FORGERIES[forgery].items():
+            part = reduce(getitem, way, values)
+            part[last] = changed(part[last])
+
+    edit(received, change)
     code, out, _ = run(*words, "--json")
     assert code == 1
     wrong = {result["what"] for result in json.loads(out)["results"] if result["verdict"] == "FAILED"}

@@ -102,9 +102,6 @@ def test_too_many_levels_for_a_density(categorical, monkeypatch):
         fit(categorical)
 
 
-# Decoding checks names and ranges of encoded columns.
-
-
 @pytest.fixture(scope="module")
 def answers() -> pd.DataFrame:
     """Two columns with the same categories."""

@@ -136,9 +136,6 @@ def test_scores_that_are_not_rounded_break_it():
     assert lower_limit(misses_by_rounding(rounded, 100), 100) <= 0.05
 
 
-# The whole release.
-
-
 def written_distance(release: ff.Release, known: Kinds, rng: np.random.Generator) -> float:
     """The true distance of what a release writes of new persons: the mean over the folds, which coins deal them to."""
     K, n_kinds = known.law.shape

@@ -159,9 +159,6 @@ def test_labels_of_health(tables, health, member_years):
     assert (plain.y.to_numpy() == (rows["CharlsonIndexI_max"] == 0)).all()
 
 
-# --- Law School from the full file -----------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def applications():
     rng = np.random.default_rng(0)
@@ -199,9 +196,6 @@ def test_law_school_file_without_a_column(folder, applications):
     applications.drop(columns="gpa").to_stata(folder / "lawschs1_1.dta", write_index=False)
     with pytest.raises(DataError, match=r"lawschs1_1\.dta: cannot be read as the law school data.*gpa"):
         datasets.load_law_school()
-
-
-# --- The American Community Survey -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -257,9 +251,6 @@ def test_a_file_that_is_not_there(folder, load):
         DataError, match=r"not in .*no longer serves it\. Put .*\(.*\), as it is or as \.xz.*FAIRFLOWS_DATA"
     ):
         load()
-
-
-# --- Files: found, unpacked, checked, downloaded ---------------------------------------------------------------------
 
 
 def test_plain_and_packed_files_flat_or_in_their_folder_are_the_same(tables, data_folder, folder):
@@ -365,9 +356,6 @@ def test_download_of_something_else_is_refused_and_not_kept(folder, publisher):
     assert source.whereabouts().startswith("download")
     with pytest.raises(DataError, match="numbers.csv: not in .* and the download from .* failed"):
         replace(source, url=f"{address}/numbers.zip").read()
-
-
-# --- The list, and the parameters ------------------------------------------------------------------------------------
 
 
 def test_list_says_what_the_tables_hold(tables):

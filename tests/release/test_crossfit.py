@@ -31,6 +31,16 @@ def best_cells(n_cells: int = 4, **settings) -> ff.FairCells:
     return ff.FairCells(n_cells, target=TARGET, **QUICK, **settings)
 
 
+class LearntCells(RawFeatures):
+    """Two cells, which need the attribute in training alone."""
+
+    traits = Traits(needs_attribute=False, cells=(2,))
+    n_cells_, output_ = 2, CELL
+
+    def encode(self, rows):
+        return pd.DataFrame({"cell": self.cells(rows)})
+
+
 def two_cells() -> FixedCells:
     """Cells that need no persons to be made from."""
     return FixedCells(lambda X: (X["grade"] > 4).to_numpy().astype(np.intp), key=KEY)
@@ -71,9 +81,6 @@ def shared(rows) -> ff.Release:
     return ff.Release(best_cells(), output="cell").fit(table(rows))
 
 
-# Who is encoded by whom.
-
-
 def test_everybody_is_encoded_by_the_model_that_never_saw_her(shared, rows):
     """Also in parts, one by one, in another order, and whoever comes later."""
     whole, fold = table(rows), fold_of(rows)
@@ -110,9 +117,6 @@ def test_a_model_is_what_the_release_learns_from_the_other_persons(rows):
 def test_there_are_one_or_two_folds(rows):
     with pytest.raises(DataError, match="n_folds must be 1 or 2; got 3"):
         ff.Release(best_cells(), n_folds=3).fit(table(rows))
-
-
-# A model does not depend on the persons that it encodes.
 
 
 def worse(rows: pd.DataFrame, mine: np.ndarray) -> pd.DataFrame:
@@ -185,9 +189,6 @@ def test_a_group_or_label_that_a_fold_lacks_is_refused(rows):
         ff.Release(two_cells(), output="cell").fit(labels)
 
 
-# What a certificate says.
-
-
 def test_all_persons_certify(shared, rows):
     whole = table(rows)
     certificate = ff.certify(shared, whole, target=0.5, most_rows=3)
@@ -243,21 +244,14 @@ def test_the_most_rows_of_a_person_must_not_be_what_her_own_fold_shows(rows):
     assert ff.certify(stated, table(many)).most_rows == 20
 
 
-class Memorising(RawFeatures):
+class Memorising(LearntCells):
     """Gives away the group of every row that it was fitted to, and of others a cell that tells nothing."""
-
-    traits = Traits(needs_attribute=False, cells=(2,))
-    n_cells_ = 2
 
     def learn(self, rows):
         self.group_of_ = dict(zip(rows.X["x"].tolist(), rows.group.tolist(), strict=True))
-        self.output_ = CELL
 
     def cells(self, rows):
         return np.array([self.group_of_.get(x, int(1e6 * x) % 2) for x in rows.X["x"]], dtype=np.intp)
-
-    def encode(self, rows):
-        return pd.DataFrame({"cell": self.cells(rows)})
 
 
 def memorised(n: int, seed: int, named: bool) -> ff.Table:
@@ -315,16 +309,12 @@ def test_the_bound_covers_the_truth():
     """
     laws = np.array([[0.3, 0.3, 0.2, 0.1, 0.1], [0.1, 0.2, 0.2, 0.2, 0.3]])
 
-    class Likely(RawFeatures):
+    class Likely(LearntCells):
         """Two cells: the kinds that the second group has more often among the rows it is fitted to, and the others."""
-
-        traits = Traits(needs_attribute=False, cells=(2,))
-        n_cells_ = 2
 
         def learn(self, rows):
             counts = [np.bincount(rows.X["kind"][rows.group == a], minlength=5) for a in (0, 1)]
             self.cell_of_ = (counts[1] / counts[1].sum() > counts[0] / counts[0].sum()).astype(np.intp)
-            self.output_ = CELL
 
         def cells(self, rows):
             return self.cell_of_[rows.X["kind"].to_numpy()]
@@ -350,9 +340,6 @@ def test_the_bound_covers_the_truth():
         slack.append(upper - truth)
     assert misses <= 0.2 * 60
     assert np.mean(slack) < 0.25
-
-
-# Persons without names.
 
 
 @pytest.mark.filterwarnings("ignore:No identifier says", "ignore:Another model was certified")
@@ -399,9 +386,6 @@ def test_folds_of_persons_without_names_are_dealt_anew_and_evenly(rows):
         second = shared.transform(new)["cell"] // 4
     assert 0.4 < (first == second).mean() < 0.6
     assert 0.4 < first.mean() < 0.6
-
-
-# What is released.
 
 
 def test_rows_keep_the_types_of_the_table(rows):
@@ -458,9 +442,6 @@ def test_what_was_released_once_is_attacked_as_it_was_released(rows, output):
     assert len(kept.columns) == whole.X.shape[1]
     with pytest.raises(DataError, match="encoded must hold cells"):
         ff.audit(RawFeatures(key=KEY).fit(train), train, test, encoded=encoded, quick=True)
-
-
-# Files.
 
 
 @pytest.mark.filterwarnings("ignore:Numbers beyond the training range")

@@ -205,9 +205,6 @@ def cells_of_table(shared: ff.Release, rows: pd.DataFrame) -> pd.Series:
         return pd.Series(cells(shared, rows), index=rows["person"])
 
 
-# Persons of the table are never new.
-
-
 def test_a_person_of_the_table_keeps_her_cell_whatever_her_row_holds(shared, rows):
     before = cells_of_table(shared, rows)
     turned = rows.assign(grade=rows["grade"].max() - rows["grade"], sex=np.where(rows["sex"] == "m", "f", "m"))
@@ -257,9 +254,6 @@ def test_persons_who_were_released_are_no_new_persons(shared, rows):
     changed = rows.assign(grade=rows["grade"] + 1)
     with pytest.raises(DataError, match="All of these persons are in the table"):
         ff.certify(shared, table(changed))
-
-
-# Certificates.
 
 
 def test_certificates_look_at_nobody(shared, rows, ledger_of_test):
@@ -341,9 +335,6 @@ def test_spending_needs_a_label_of_two_classes_and_less_than_the_target(rows):
         release("auto", target=0.1, spend=0.1).fit(table(rows))
 
 
-# The record of releases, and the command.
-
-
 def test_a_second_release_of_the_same_rows_is_warned_of(rows, tmp_path):
     one, two = (ff.share(table(rows), output="cell", quick=True) for _ in range(2))
     one.save(tmp_path / "one")
@@ -379,9 +370,6 @@ def test_the_command_goes_by_what_is_required(run, tmp_path):
     spent = ff.Certificate.read(tmp_path / "spent" / "certificate.json")
     assert spent.table_distance == pytest.approx(0.05, abs=0.02)
     assert run(*words, "--spend", "0.2", "-o", tmp_path / "more")[0] == 2
-
-
-# The statement about the table is exact.
 
 
 def told(learn: pd.DataFrame, groups: pd.Series, judged: pd.DataFrame, truth: pd.Series) -> float:
