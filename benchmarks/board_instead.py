@@ -233,7 +233,7 @@ def _most_frequent(column: pd.Series) -> object:
 
 def flow(task: Task) -> Released:
     """The paper's flows; their bound holds if the densities are right."""
-    model = ff.FairFlow(gamma=0.9, unseen="other").fit(task.fit)
+    model = ff.FairFlow(gamma=0.9).fit(task.fit)
     parts = [model.transform(part.X, sensitive_features=part.a) for part in (task.fit, task.other)]
     promise = ff.certify(model, task.other, delta=DELTA, n_draws=100_000).model_upper
     return Released(parts[0], parts[1], None, promise, "its own densities", model)
@@ -246,7 +246,7 @@ def fair_tree_rows(task: Task) -> Released:
 def fair_cells_rows(task: Task) -> Released:
     """Eight cells for the label, or fewer, with the smallest of `share`'s targets that so many persons can certify."""
     for n_cells, target in product((8, 4, 2), TARGETS):
-        encoder = ff.FairCells(n_cells, target=target, n_certify=len(task.fit) // 2, unseen="other")
+        encoder = ff.FairCells(n_cells, target=target, n_certify=len(task.fit) // 2)
         with suppress(ff.DataError):
             return _release(task, ff.Release(encoder, target=target))
     raise ff.DataError("No target is within reach of so few persons.")

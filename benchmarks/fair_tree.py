@@ -168,7 +168,7 @@ def on_categories() -> dict[str, float | str]:
     frame = pd.DataFrame({"code": code.astype(str), "town": town.astype(str), "group": group})
     frame["label"] = (rng.random(n) < np.where(code % 5 == 0, 0.8, 0.3)).astype(int)
     table = Table(frame, sensitive="group", label="label")
-    return timed("3,351 × 800 categories", FairTree(64, unseen="other"), table, table)
+    return timed("3,351 × 800 categories", FairTree(64), table, table)
 
 
 def on_many_columns() -> dict[str, float | str]:
@@ -180,7 +180,7 @@ def on_many_columns() -> dict[str, float | str]:
     for j in range(0, d, 4):
         X[f"x{j}"] = pd.cut(X[f"x{j}"], 30, labels=False).astype(str)
     table = Table(X.assign(group=group, label=(factors[:, 0] > 0).astype(int)), sensitive="group", label="label")
-    return timed("200 columns", FairTree(64, unseen="other"), table, table)
+    return timed("200 columns", FairTree(64), table, table)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def measured(source: Source, seed: int) -> dict[str, float]:
     n = min(len(frame) // 2, MOST_FITTED)
     fitted = ff.Table(frame[:n], sensitive=source.sensitive, label=source.label)
     n_cells = max(4, min(64, n // ROWS_PER_CELL))
-    tree = ff.FairTree(n_cells, unseen="other").fit(fitted)
+    tree = ff.FairTree(n_cells).fit(fitted)
     cells = np.asarray(tree.cells(tree.read(fitted)))
     real = frame.drop(columns=source.sensitive)
     members, others = real[:n], real[n : 2 * n].reset_index(drop=True)

@@ -76,7 +76,7 @@ def main() -> None:
 def stated(table: ff.Table, target: str, spend: float) -> dict[str, object]:
     start = time.perf_counter()
     asked = None if target == "auto" else float(target)
-    tree = ff.FairTree(unseen="other")
+    tree = ff.FairTree()
     release = ff.Release(tree, output="cell", n_cells="auto", target=asked, spend=spend)
     try:
         cells = release.fit_transform(table)["cell"].to_numpy()

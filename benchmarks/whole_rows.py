@@ -52,7 +52,7 @@ def accuracy(fit: pd.DataFrame, judged: pd.DataFrame, y: pd.Series, truth: pd.Se
 
 def predicted(fit: pd.DataFrame, judged: pd.DataFrame, y: pd.Series, class_weight: str | None = None) -> np.ndarray:
     trees = HistGradientBoostingClassifier(random_state=0, class_weight=class_weight)
-    features = ScoreFeatures.fit(fit, score_columns(fit, {}, "other"))
+    features = ScoreFeatures.fit(fit, score_columns(fit, {}))
     return trees.fit(features.matrix(fit), np.asarray(y)).predict(features.matrix(judged))
 
 

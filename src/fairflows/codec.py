@@ -53,8 +53,6 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Reason = Literal["unseen", "missing", "beyond", "off grid"]
 
-OTHER = "other"
-"""The value that stands for all unseen ones where these are accepted."""
 UNKNOWN: tuple[Reason, ...] = ("unseen", "missing")
 """The reasons for which a value cannot be brought back."""
 _SAID: dict[Reason, str] = {
@@ -124,36 +122,17 @@ class OutsideValues:
 class Levels:
     """The values of a categorical column, numbered 0, 1, ...; a missing value, if any, is the last level.
 
-    With ``unseen="other"`` a value that is not among them counts as the level "other", which text columns get where
-    they have none. Decoded columns have the type `dtype` again.
+    Decoded columns have the type `dtype` again.
     """
 
-    def __init__(
-        self,
-        name: str,
-        values: list[Any],
-        dtype: Any,
-        has_missing: bool = False,
-        unseen: Literal["error", "other"] = "error",
-    ) -> None:
+    def __init__(self, name: str, values: list[Any], dtype: Any, has_missing: bool = False) -> None:
         self.name = name
         self.dtype = dtype
         self.has_missing = has_missing
-        self.takes_unseen = unseen == "other"
-        if self.takes_unseen and OTHER not in values and all(isinstance(value, str) for value in values):
-            values = [*values, OTHER]
-            if isinstance(dtype, pd.CategoricalDtype):
-                self.dtype = pd.CategoricalDtype([*dtype.categories, OTHER], ordered=dtype.ordered)
         self.index = pd.Index(values, dtype=object)
 
     @classmethod
-    def fit(
-        cls,
-        name: str,
-        column: pd.Series,
-        y: npt.NDArray[np.float64] | None = None,
-        unseen: Literal["error", "other"] = "error",
-    ) -> Levels:
+    def fit(cls, name: str, column: pd.Series, y: npt.NDArray[np.float64] | None = None) -> Levels:
         """Return the levels of a column: all that its type declares, or all that occur.
 
         They are numbered by the mean of `y` over their rows, so that neighbours behave alike; an ordered type keeps
@@ -162,7 +141,7 @@ class Levels:
         declared = column.dtype.categories.tolist() if isinstance(column.dtype, pd.CategoricalDtype) else None
         values = sorted_values(column) if declared is None else declared
         is_ordered = declared is not None and column.dtype.ordered
-        levels = cls(name, values, column.dtype, bool(column.isna().any()), unseen)
+        levels = cls(name, values, column.dtype, bool(column.isna().any()))
         if y is None or is_ordered:
             return levels
         codes = levels.codes(column)
@@ -179,8 +158,8 @@ class Levels:
     def codes(self, column: pd.Series, found: OutsideValues | None = None) -> npt.NDArray[np.intp]:
         """Return the number of each value.
 
-        With `found`, rows with an unseen value, or with a missing one where none was missing, are noted there. Without
-        it, the latter raise.
+        With `found`, rows with an unseen value, or with a missing one where none was missing, are noted there, and the
+        first level stands in for it. Without `found` they raise.
         """
         codes = places_in(self.index, column)
         is_missing = missing(column)
@@ -188,16 +167,14 @@ class Levels:
             codes[is_missing] = self.code_of_missing(is_missing, found)
         unseen = codes < 0
         if unseen.any():
-            if not self.takes_unseen:
+            if found is None:
                 value = column.to_numpy(dtype=object)[unseen.argmax()]
                 raise DataError(
                     f"Column {self.name!r} must hold one of its {len(self.index)} categories from the rows it was "
-                    f"fitted on; {unseen.sum():,} values do not, the first is {shown(value)}. With unseen='other' they "
-                    "are taken for another category."
+                    f"fitted on; {unseen.sum():,} values do not, the first is {shown(value)}."
                 )
-            if found is not None:
-                found.note(self.name, "unseen", unseen)
-            codes[unseen] = self._stand_in
+            found.note(self.name, "unseen", unseen)
+            codes[unseen] = 0
         return codes
 
     def known(self, column: pd.Series, found: OutsideValues) -> pd.Series:
@@ -210,7 +187,7 @@ class Levels:
         return self.column(codes).set_axis(column.index) if is_changed else column
 
     def code_of_missing(self, is_missing: npt.NDArray[np.bool_], found: OutsideValues | None) -> int:
-        """Return the number of a missing value, or of a level that stands in for it if none was missing in training."""
+        """Return the number of a missing value, or of the first level if none was missing in training."""
         if self.has_missing or not is_missing.any():
             return len(self.index)
         if found is None:
@@ -219,12 +196,7 @@ class Levels:
                 "are missing now."
             )
         found.note(self.name, "missing", is_missing)
-        return self._stand_in
-
-    @property
-    def _stand_in(self) -> int:
-        """The number of the level that stands in for values without a level: "other", or the first one."""
-        return int(self.index.get_loc(OTHER)) if self.takes_unseen and OTHER in self.index else 0
+        return 0
 
     def column(self, codes: npt.NDArray[np.number]) -> pd.Series:
         """Return the values with these numbers; a number outside gets the nearest level."""
@@ -397,8 +369,6 @@ class Codec:
     dequantise : bool
         Add noise to every value on a grid. Turn off only to reproduce results that were obtained without: values on a
         grid tell an adversary which encoder made them.
-    unseen : {"error", "other"}
-        Raise for categories that training did not have, or encode them as "other".
     key : bytes, default=None
         The secret behind the noise; a new one when not given. With it and a person's identifier one can subtract
         the noise.
@@ -419,14 +389,12 @@ class Codec:
         *,
         alpha: float = 0.05,
         dequantise: bool = True,
-        unseen: Literal["error", "other"] = "error",
         key: Secret | None = None,
     ) -> None:
         if not 0 < alpha < 1:
             raise DataError(f"alpha must be in (0, 1); got {alpha!r}.")
         self.alpha = alpha
         self.dequantise = dequantise
-        self.unseen = unseen
         self.key = new_key() if key is None else Key(key) if isinstance(key, bytes) else key
 
     def fit(self, X: pd.DataFrame, y: Any = None, kinds: Mapping[str, str] | None = None) -> Codec:
@@ -443,7 +411,7 @@ class Codec:
             if known.nunique() <= 1 and (len(known) in (0, len(column)) or kind != "categorical"):
                 self.constants_[name] = (known.iloc[0] if len(known) else None, column.dtype)
             elif kind == "categorical":
-                self.levels_[name] = Levels.fit(str(name), column, codes, self.unseen)
+                self.levels_[name] = Levels.fit(str(name), column, codes)
             else:
                 self.scales_[name] = Scale.fit(str(name), known, kind, self.dequantise)
             if 0 < len(known) < len(column) and kind != "categorical":
@@ -598,7 +566,7 @@ class Codec:
     def _check_constant(self, name: Any, column: pd.Series, is_missing: BoolArray, found: OutsideValues) -> None:
         value, _ = self.constants_[name]
         other = ((column != value).to_numpy() if value is not None else True) & ~is_missing
-        if self.unseen == "other" and isinstance(value, str):
+        if isinstance(value, str):
             found.note(str(name), "unseen", other)
         elif other.any():
             raise DataError(
@@ -704,9 +672,8 @@ class CellCodec:
         self,
         *,
         n_bins: int = 4,
-        unseen: Literal["error", "other"] = "error",
     ) -> None:
-        self.n_bins, self.unseen = n_bins, unseen
+        self.n_bins = n_bins
 
     def fit(self, X: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> CellCodec:
         """Learn levels and bins from training rows."""
@@ -760,5 +727,5 @@ class CellCodec:
     def _fit_column(self, name: str, column: pd.Series, kind: str) -> Levels | BinLevels:
         keeps_values = kind == "discrete" and column.nunique() <= _MOST_VALUES
         if kind == "categorical" or keeps_values or not column.notna().any():
-            return Levels.fit(name, column, unseen=self.unseen)
+            return Levels.fit(name, column)
         return BinLevels.fit(name, column, self.n_bins)

@@ -331,7 +331,6 @@ class _Job:
         """Return the settings that all encoders have."""
         identifier = self.table.identifier
         return {
-            "unseen": "other",
             "identifier": None if identifier is None else str(identifier.name),
             "random_state": self.random_state,
         }

@@ -33,7 +33,7 @@ def table(label: str) -> ff.Table:
 @pytest.fixture(scope="module", params=["tree", "flow"])
 def release(request):
     """Cells that certify by themselves; the flow has a latent, which tells the group nearly as the rows do."""
-    encoder = ff.FairTree(unseen="other") if request.param == "tree" else ff.FairFlow(n_epochs=1, unseen="other")
+    encoder = ff.FairTree() if request.param == "tree" else ff.FairFlow(n_epochs=1)
     return ff.Release(encoder, n_cells=2, output="cell").fit(table("y"))
 
 

@@ -198,7 +198,7 @@ def test_without_a_label_and_with_numbers():
 def test_missing_values_and_new_categories():
     train, test = population(3000, 0), population(2000, 1)
     with_gaps = train.X.assign(wage=train.X["wage"].mask(train.X["wage"] > 5))
-    encoder = FairTree(8, key=KEY, unseen="other", identifier="person")
+    encoder = FairTree(8, key=KEY, identifier="person")
     encoder.fit(with_gaps, train.y, sensitive_features=train.a)
     full = encoder.transform(test)["cell"].to_numpy()
     gaps = test.X.assign(wage=test.X["wage"].mask(test.X["wage"] > 5))
@@ -247,7 +247,7 @@ def test_settings_are_checked(settings, message):
 def test_components_do_not_depend_on_the_batch():
     """Bit for bit: a row at a threshold must not change sides with the rows that come beside it."""
     X = population(3000, 0).X
-    ranked = RankedColumns.fit(X, score_columns(X, {}, "error"), set())
+    ranked = RankedColumns.fit(X, score_columns(X, {}), set())
     components = PrincipalComponents.fit(ranked, X, 3, 0)
     whole = components.scores(X)
     alone = np.concatenate([components.scores(X.iloc[[i]]) for i in range(50)])
@@ -260,7 +260,7 @@ def test_components_do_not_depend_on_the_batch():
 def test_rare_categories_share_an_indicator():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"code": rng.zipf(1.3, 5000).clip(max=3000).astype(str), "x": rng.normal(size=5000)})
-    ranked = RankedColumns.fit(frame, score_columns(frame, {}, "other"), set())
+    ranked = RankedColumns.fit(frame, score_columns(frame, {}), set())
     assert ranked.categories[0].n == 64 < frame["code"].nunique()
     _, (indicator,) = ranked.features(frame)
     assert indicator.min() == 0

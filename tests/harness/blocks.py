@@ -116,7 +116,7 @@ def distance(masses: np.ndarray) -> float:
 def cut_tree(population: Kinds, rng: np.random.Generator) -> ff.FairTree:
     """Choose a tree on half of the persons, and cut it at the others: one row of each, by the law of a random row."""
     half = population.n_persons // 2
-    settings: dict[str, Any] = {"unseen": "other", "identifier": "person", "key": KEY}
+    settings: dict[str, Any] = {"identifier": "person", "key": KEY}
     tree = ff.FairTree(population.n_cells, calibration=None, **settings).fit(population.table(rng, half, "s"))
     others = population.table(rng, half, f"c{rng.integers(10**9)}-")
     if population.most_rows > 1:

@@ -163,7 +163,7 @@ def released(known: Kinds, rng: np.random.Generator, delta: float) -> tuple[floa
         people.X.assign(group=people.a, person=people.identifier).reset_index(drop=True).assign(paid=label),
         sensitive="group", label="paid", identifier="person",
     )  # fmt: skip
-    tree = ff.FairTree(unseen="other", identifier="person")
+    tree = ff.FairTree(identifier="person")
     release = ff.Release(tree, n_cells="auto", output="cell", target=0.9, delta=delta).fit(people)
     certificate = ff.certify(release, people, delta=delta)
     assert certificate.look == 0

@@ -137,9 +137,9 @@ def worse(rows: pd.DataFrame, mine: np.ndarray) -> pd.DataFrame:
 
 AS_TEXT = {"encoder__kinds": {"code": "categorical"}}
 RELEASES = {
-    "best cells": lambda: ff.Release(best_cells(unseen="other"), output="cell"),
-    "rows of best cells": lambda: ff.Release(best_cells(unseen="other")),
-    "cells of matched rows": lambda: ff.Release(ff.FairMatching(unseen="other", key=KEY, density="counts"), n_cells=4),
+    "best cells": lambda: ff.Release(best_cells(), output="cell"),
+    "rows of best cells": lambda: ff.Release(best_cells()),
+    "cells of matched rows": lambda: ff.Release(ff.FairMatching(key=KEY, density="counts"), n_cells=4),
 }
 
 
@@ -159,7 +159,7 @@ def test_changing_anything_in_a_fold_leaves_its_model_as_it_was(unchanged, f, ro
     assert after[1 - f] != before[1 - f]
 
 
-@pytest.mark.parametrize("encoder", [best_cells(unseen="other"), ff.FairTree(4, unseen="other", **QUICK)], ids=type)
+@pytest.mark.parametrize("encoder", [best_cells(), ff.FairTree(4, **QUICK)], ids=type)
 def test_a_column_whose_type_depends_on_the_fold_is_refused(encoder, rows):
     numeric = rows.assign(code=rows["code"].map({"A7": "7", "B2": "8"}))
     mine = fold_of(rows) == 0
@@ -398,7 +398,7 @@ def test_rows_keep_the_types_of_the_table(rows):
     )
     changed.loc[mine, "town"] = "Jena"
     whole = ff.Table(changed, sensitive="sex", label="repaid", identifier="person")
-    shared = ff.Release(best_cells(unseen="other"))
+    shared = ff.Release(best_cells())
     with pytest.warns(DataWarning):
         released = shared.fit_transform(whole)
     expected = {name: dtype.name for name, dtype in whole.X.dtypes.items()}

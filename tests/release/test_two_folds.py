@@ -33,7 +33,7 @@ def table(rows: pd.DataFrame, named: bool = True, label: str | None = "repaid") 
 
 
 def release(n_cells: int | str = 4, **settings) -> ff.Release:
-    tree = ff.FairTree(unseen="other", identifier="person", key=KEY)
+    tree = ff.FairTree(identifier="person", key=KEY)
     return ff.Release(tree, n_cells=n_cells, **({"output": "cell"} | settings))
 
 

@@ -108,9 +108,7 @@ def test_batches_are_encoded_as_transform_does(name, models):
 
 def test_unknown_values_are_counted_by_group():
     frame = rows()
-    model = ff.FairMatching(1.0, density="counts", unseen="other").fit(
-        frame[["town"]].astype(str), sensitive_features=frame["sex"]
-    )
+    model = ff.FairMatching(1.0, density="counts").fit(frame[["town"]].astype(str), sensitive_features=frame["sex"])
     later = pd.DataFrame({"town": ["Ulm", "Jena", "Jena"], "sex": ["f", "f", "m"]})
     with pytest.warns(ff.DataWarning, match=r"2 rows hold categories .* \(f: 1, m: 1\)"):
         ff.encode_batch(model, arrow(later), sensitive="sex")

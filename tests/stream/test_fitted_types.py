@@ -31,7 +31,7 @@ def rows(n=N, seed=0):
 
 def fitted(wrap=lambda encoder: encoder):
     frame = rows()
-    encoder = FairMatching(1.0, density="counts", sensitive="sex", unseen="other")
+    encoder = FairMatching(1.0, density="counts", sensitive="sex")
     return wrap(encoder).fit(frame[[*FEATURES, "sex"]], frame["repaid"])
 
 
@@ -73,7 +73,7 @@ def test_the_cells_of_a_file_do_not_give_the_group_away(tmp_path):
             "sex": np.repeat(["f", "m"], 1000),
         }
     )
-    encoder = FairMatching(1.0, density="counts", sensitive="sex", unseen="other").fit(frame)
+    encoder = FairMatching(1.0, density="counts", sensitive="sex").fit(frame)
     later = frame[frame["answer"].isin(["true", "false"])]
     later.to_csv(tmp_path / "later.csv", index=False)
     encode_file(encoder, tmp_path / "later.csv", tmp_path / "z.parquet", keep=["sex"])

@@ -145,7 +145,6 @@ def test_text_and_dates_of_a_file_come_back_as_they_were_written(tmp_path):
     [
         (lambda f: f.drop(columns="age"), "'age' is not in the table"),
         (lambda f: f.drop(columns="sex"), "'sex' is not in the table"),
-        (lambda f: f.assign(town="Köln"), "must hold one of its 3 categories"),
         (lambda f: f.assign(sex="x"), "must be one of the groups"),
         (lambda f: f.iloc[:0], "the table has no rows"),
     ],

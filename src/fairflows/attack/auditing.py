@@ -36,6 +36,7 @@ from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
 from fairflows.certificate.certify import checked_released, most_rows_of
 from fairflows.certificate.statement import AttackResult
+from fairflows.codec import OutsideValues
 from fairflows.encoder.base import Encoder, LatentLaw, encode_again, fitted_encoder
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError
@@ -497,7 +498,7 @@ def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> Nume
 def _as_modelled(law: LatentLaw, rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows as an encoder's density sees them, in which numbers may be bins."""
     model = law.model if isinstance(law, ExactLaw) else None
-    return rows if model is None else model.codec.decode(model.codec.encode(rows))
+    return rows if model is None else model.codec.decode(model.codec.encode(rows, OutsideValues(len(rows))))
 
 
 def _label(table: Table) -> npt.NDArray[np.object_]:

@@ -53,8 +53,6 @@ class FairCells(Encoder):
         Probability that the certificate is within the target.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The content of columns whose types do not tell it.
-    unseen : {"error", "other"}, default="error"
-        Raise for a category that the training rows did not have, or treat it alike in every group.
     sensitive, identifier : str, default=None
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, default=None
@@ -90,7 +88,6 @@ class FairCells(Encoder):
     delta: float = 0.01
     chance: float = 0.9
     kinds: Mapping[str, str] | None = None
-    unseen: Literal["error", "other"] = "error"
     sensitive: str | list[str] | None = None
     identifier: str | None = None
     key: KeySetting = NEW_AT_EACH_FIT
@@ -124,7 +121,7 @@ class FairCells(Encoder):
                 "needs none."
             )
         self.label_ = replace(label, values=np.empty(0))
-        self.columns_ = score_columns(rows.X, rows.kinds, self.unseen)
+        self.columns_ = score_columns(rows.X, rows.kinds)
         self.output_ = CELL
         rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.outside))
         self.binned_, programme = self._plan(rows, label, self.random_state)

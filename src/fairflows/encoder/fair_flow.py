@@ -100,8 +100,6 @@ class FairFlow(Encoder):
         Train with noise that is new in every step, instead of the noise that each person keeps.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         Kinds of columns whose types do not tell it.
-    unseen : {"error", "other"}, default="error"
-        Raise for a category that the training rows did not have, or encode it as "other".
     sensitive, identifier : str, default=None
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, default=None
@@ -149,7 +147,6 @@ class FairFlow(Encoder):
     dequantise: bool = True
     fresh_noise: bool = False
     kinds: Mapping[str, str] | None = None
-    unseen: Literal["error", "other"] = "error"
     sensitive: str | list[str] | None = None
     identifier: str | None = None
     key: KeySetting = NEW_AT_EACH_FIT
@@ -209,7 +206,6 @@ class FairFlow(Encoder):
         self.codec_ = Codec(
             alpha=self.alpha,
             dequantise=self.dequantise,
-            unseen=self.unseen,
             key=rows.key,
         ).fit(rows.X, labels, rows.kinds)
         self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(len(self.codec_.names_)))

@@ -69,8 +69,6 @@ class FairMatching(Encoder):
         Number of quantile bins of a number column with many values.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The content of columns whose types do not tell it.
-    unseen : {"error", "other"}, default="error"
-        Raise for a category that the training rows did not have, or treat it alike in every group.
     sensitive, identifier : str, default=None
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, default=None
@@ -103,7 +101,6 @@ class FairMatching(Encoder):
     hidden: Sequence[int] = (50, 50)
     n_bins: int = 4
     kinds: Mapping[str, str] | None = None
-    unseen: Literal["error", "other"] = "error"
     sensitive: str | list[str] | None = None
     identifier: str | None = None
     key: KeySetting = NEW_AT_EACH_FIT
@@ -342,7 +339,7 @@ class ExactLaw(LatentLaw):
 
 def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None) -> CellModel:
     """Fit every group's density and the classifier, and evaluate both on all cells."""
-    codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen)
+    codec = CellCodec(n_bins=settings.n_bins)
     codec.fit(rows.X, rows.kinds)
     K, cells = len(rows.groups), codec.encode(rows.X)
     _check_size(codec, K)

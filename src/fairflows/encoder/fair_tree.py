@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -55,8 +54,6 @@ class FairTree(Encoder):
         with two classes.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The kinds of columns that should not be inferred.
-    unseen : {"error", "other"}, default="error"
-        Raise for categories that training did not have, or encode them, alike in every group.
     sensitive, identifier : str, default=None
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, default=None
@@ -92,7 +89,6 @@ class FairTree(Encoder):
     calibration: float | None = 0.5
     spend: float = 0.0
     kinds: Mapping[str, str] | None = None
-    unseen: Literal["error", "other"] = "error"
     sensitive: str | list[str] | None = None
     identifier: str | None = None
     key: KeySetting = NEW_AT_EACH_FIT
@@ -117,7 +113,7 @@ class FairTree(Encoder):
         """Choose scores and nodes on some persons, and set the thresholds on the others."""
         self._check_settings()
         self.label_ = replace(rows.labels[0], values=np.empty(0)) if rows.labels else None
-        self.columns_ = score_columns(rows.X, rows.kinds, self.unseen)
+        self.columns_ = score_columns(rows.X, rows.kinds)
         self.output_ = CELL
         rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.outside))
         choosing, others = np.arange(len(rows.X)), None

@@ -1,6 +1,6 @@
 """Tables of any kind as `Rows`: features, groups and persons, checked by the rules of an encoder.
 
-The functions read the settings of an encoder (``sensitive``, ``identifier``, ``kinds``, ``unseen``) and
+The functions read the settings of an encoder (``sensitive``, ``identifier``, ``kinds``) and
 what its fit found (``groups_``, ``schema_``). `read_training_rows` reads the rows that `fit` is given,
 `Encoder.read` those that are encoded, and `read_latent` encoded rows that are decoded.
 """
@@ -18,7 +18,7 @@ from scipy.stats import poisson
 from sklearn.utils.validation import check_array, validate_data
 
 from fairflows.codec import OutsideValues
-from fairflows.exceptions import DataError, check_choice, warn_user
+from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import (
     Schema,
     check_kinds,
@@ -222,9 +222,7 @@ def read_training_rows(
     kinds = settings.get("kinds")
     if kinds is None and isinstance(X, Table):
         kinds = X.declared_kinds
-    if "unseen" in settings:
-        check_choice("unseen", settings["unseen"], ("error", "other"))
-        check_kinds(features, kinds)
+    check_kinds(features, kinds)
     group = group_places(attribute, groups, len(frame))
     labels = [] if y is None else [Label.read(y, len(frame))]
     if y is None and isinstance(X, Table):

@@ -71,17 +71,15 @@ def rounded(scores: FloatArray) -> FloatArray:
     return np.ldexp(np.round(mantissa, _DIGITS), exponent)
 
 
-def score_columns(
-    X: pd.DataFrame, kinds: Mapping[str, str], unseen: Literal["error", "other"]
-) -> dict[Hashable, ScoreColumn]:
+def score_columns(X: pd.DataFrame, kinds: Mapping[str, str]) -> dict[Hashable, ScoreColumn]:
     """Return the content of each column; a declared categorical column holds categories of any type."""
-    return {name: _score_column(str(name), X[name], kinds.get(name), unseen) for name in X}
+    return {name: _score_column(str(name), X[name], kinds.get(name)) for name in X}
 
 
-def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Literal["error", "other"]) -> ScoreColumn:
+def _score_column(name: str, column: pd.Series, kind: str | None) -> ScoreColumn:
     check_column(name, column)
     if not has_order(column.dtype) or kind == "categorical":
-        return Levels.fit(name, column, unseen=unseen)
+        return Levels.fit(name, column)
     return OrderedColumn("times" if is_time(column.dtype) else "numbers", bool(column.hasnans))
 
 

@@ -81,8 +81,8 @@ class Release(Encoder):
     Parameters
     ----------
     encoder : Encoder, default=None
-        The encoder of each model; by default ``FairTree(unseen="other")``. A category that only one fold has is new to
-        the model of the other, so that an encoder with ``unseen="error"`` refuses it.
+        The encoder of each model; by default ``FairTree()``. A category that only one fold has is new to the model of
+        the other.
     n_cells : int or "auto", default=None
         The number of cells of each model, or "auto" for as many as the target allows (`fairflows.bounds.plan_cells`).
         By default as the encoder says, and "auto" without an encoder; for an encoder that gives no cells, 16 leaves at
@@ -750,7 +750,7 @@ def _one_row_each(given: _Given, persons: Persons, places: Places, most: int | N
 
 
 def _encoder_of(release: Release) -> Encoder:
-    return FairTree(unseen="other") if release.encoder is None else release.encoder
+    return FairTree() if release.encoder is None else release.encoder
 
 
 def _fold_encoder(release: Release, dealt: _Dealt) -> Encoder:
