@@ -13,8 +13,6 @@ from fairflows.certificate.statement import (
     PROBABILITY,
     REFUTED_BELOW,
     About,
-    FoldBlocks,
-    FoldCounts,
     Law,
     Statement,
 )
@@ -238,8 +236,13 @@ class Certificate:
     def from_dict(cls, values: object) -> Self:
         """Read a certificate from the plain values of `to_dict`, unchecked. Raise a ValueError where it is none."""
         found: Self = read_as(values, cls)
-        counts = [fold for s in found.statements for fold in s.counts]
-        check_probabilities([found, *found.statements, *counts, *(fold for s in found.statements for fold in s.blocks)])
+        folds = [fold for s in found.statements for fold in (*s.counts, *s.blocks)]
+        for part in (found, *found.statements, *folds):
+            kind: type = type(part)
+            for name, (f, _) in stated_fields(kind).items():
+                value = getattr(part, name)
+                if f.metadata.get("probability") and value is not None and not 0 <= value <= 1:
+                    raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.")
         for statement in found.statements:
             if statement.by not in FOUND_BY[statement.about]:
                 said = f"{statement.about!r} by = {statement.by!r:.40}"
@@ -358,16 +361,6 @@ def status_of(statements: Iterable[Statement], target: float | None = None) -> S
     if attack is not None and model is not None and attack.distance > model.distance:
         return "REFUTED"
     return "MODEL_ONLY" if "model" in within else "NOT_MET"
-
-
-def check_probabilities(stated: Iterable[Certificate | Statement | FoldCounts | FoldBlocks]) -> None:
-    """Raise a ValueError for a field that must be between 0 and 1 and is not."""
-    for part in stated:
-        kind: type = type(part)
-        for name, (f, _) in stated_fields(kind).items():
-            value = getattr(part, name)
-            if f.metadata.get("probability") and value is not None and not 0 <= value <= 1:
-                raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.")
 
 
 def _distance(statement: Statement | None) -> float | None:

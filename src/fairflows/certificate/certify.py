@@ -302,12 +302,13 @@ class Case:
         made += model_statements(self.latent_law, self.n_draws, self.seed)
         made += () if audit is None else attack_statements(audit)
         statements = tuple(statement.judged(self.target) for statement in made)
+        label = [str(self.rows.y.name)] if self.rows.y is not None and "label" in self.released else []
         certificate = Certificate(
             status=status_of(statements, self.target),
             statements=statements,
             sensitive=str(self.rows.a.name),
             released=self.released,
-            columns=_columns(self),
+            columns=tuple(dict.fromkeys([*self.model.output_.dtypes, *label])),
             n=self.n,
             n_cells=self.n_cells,
             delta=self.delta,
@@ -325,12 +326,6 @@ class Case:
             _check_for_contradiction(certificate, self, audit)
         texts = [Assumption(key, ASSUMPTIONS[key].format(**facts)) for key, facts in _assumptions(certificate, self)]
         return replace(certificate, assumptions=tuple(texts)).sealed(self.model.key_)
-
-
-def _columns(case: Case) -> tuple[str, ...]:
-    """Return the columns of a released row."""
-    label = [str(case.rows.y.name)] if case.rows.y is not None and "label" in case.released else []
-    return tuple(dict.fromkeys([*case.model.output_.dtypes, *label]))
 
 
 def _look(case: Case) -> tuple[int, list[Look]]:

@@ -207,27 +207,7 @@ def _check_status(c: Certificate) -> Result:
 def _faults_of_counts(c: Certificate) -> Iterator[str]:
     """Yield the faults of the counts, as sentences; the first one makes the others meaningless."""
     for statement in c.statements:
-        about = _said(statement)
-        if "latent" in c.released and statement.about in ("table", "population"):
-            yield f"It counts cells, which say nothing about a latent that is released, too ({about})."
-        if "label" in c.released and statement.by == "blocks":
-            yield f"The law of cells says nothing about the true label, which is released, too ({about})."
-        if statement.about == "table":
-            yield from (f"{fault} ({about})." for fault in _faults_of_table(statement, c))
-        elif statement.by == "blocks":
-            yield from (f"{fault} ({about})." for fault in _faults_of_blocks(statement, c))
-        elif statement.about == "population" and not statement.counts:
-            yield f"It states a bound on the true distribution, and no counts that show it ({about})."
-        shares = [fold.share for fold in statement.counts or statement.blocks]
-        if any(abs(share - 1 / len(shares)) > _TOLERANCE for share in shares):
-            yield f"The folds must have equal shares, which sum to 1 ({about})."
-        cells = [cell for fold in statement.counts for cell in fold.cells]
-        if len(cells) != len(set(cells)):
-            yield f"A cell is counted in two folds ({about})."
-        for fold in statement.counts:
-            yield from (f"{fault} ({about})." for fault in _faults_of_fold(fold, list(c.n), c.n_cells or 0))
-            if not 0 <= fold.delta < 1 or (fold.delta > 0) != (statement.by == "held-out"):
-                yield f"delta must be a probability, and 0 where nothing is left to chance ({about})."
+        yield from (f"{fault} ({_said(statement)})." for fault in _faults_of_statement(statement, c))
     held_out = [s for s in c.statements if s.by == "held-out"]
     every = next((s for s in held_out if s.law == "row" and s.given is None), None)
     given = [s for s in held_out if s.given is not None]
@@ -241,6 +221,29 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
         if {group: sum(each.n[group] for each in given) for group in c.n} != c.n:
             yield "The counts given each label do not sum up to the number of persons of each group."
         yield from _faults_of_labels(every, given)
+
+
+def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:
+    if "latent" in c.released and s.about in ("table", "population"):
+        yield "It counts cells, which say nothing about a latent"
+    if "label" in c.released and s.by == "blocks":
+        yield "The law of cells says nothing about the true label, which is released, too"
+    if s.about == "table":
+        yield from _faults_of_table(s, c)
+    elif s.by == "blocks":
+        yield from _faults_of_blocks(s, c)
+    elif s.about == "population" and not s.counts:
+        yield "It states a bound on the true distribution, and no counts that show it"
+    shares = [fold.share for fold in s.counts or s.blocks]
+    if any(abs(share - 1 / len(shares)) > _TOLERANCE for share in shares):
+        yield "The folds must have equal shares, which sum to 1"
+    cells = [cell for fold in s.counts for cell in fold.cells]
+    if len(cells) != len(set(cells)):
+        yield "A cell is counted in two folds"
+    for fold in s.counts:
+        yield from _faults_of_fold(fold, list(c.n), c.n_cells or 0)
+        if not 0 <= fold.delta < 1 or (fold.delta > 0) != (s.by == "held-out"):
+            yield "delta must be a probability, and 0 where nothing is left to chance"
 
 
 def _faults_of_table(s: Statement, c: Certificate) -> Iterator[str]:

@@ -319,7 +319,7 @@ def statement_on_new_persons(counts: Sequence[Counts], blocks: Sequence[Counts],
     The counts are not part of the statement, because a cell may have few of these persons.
     """
     n = sum(part.sum(axis=1) for part in counts)
-    observed = float(np.mean([_observed(part) for part in counts]))
+    observed = float(np.mean([table_distance(part) if part.sum(axis=1).all() else 0.0 for part in counts]))
     return Statement(
         about="new persons",
         by="test",
@@ -328,10 +328,6 @@ def statement_on_new_persons(counts: Sequence[Counts], blocks: Sequence[Counts],
         persons=dict(zip(groups, np.asarray(n, dtype=np.float64).tolist(), strict=True)),
         p_value=min(blocks_p_value(b, part) for b, part in zip(blocks, counts, strict=True)),
     )
-
-
-def _observed(counts: Counts) -> float:
-    return table_distance(counts) if counts.sum(axis=1).all() else 0.0
 
 
 def counted_statements(counted: dict[Law, list[Counted]], groups: Sequence[str], delta: float) -> Iterator[Statement]:
@@ -344,7 +340,8 @@ def counted_statements(counted: dict[Law, list[Counted]], groups: Sequence[str],
     for law, parts in counted.items():
         each = delta / len(parts)
         yield from_counts(law, None, tuple(part.fold(groups, each) for part in parts))
-        is_by_label = law == "row" and not any(part.has_rare_labels for part in parts)
+        has_rare_labels = any(has_few_persons(part.counts.sum(axis=2)).any() for part in parts)
+        is_by_label = law == "row" and not has_rare_labels
         by_label = [part.folds_by_label(groups, each) for part in parts] if is_by_label else [{}]
         for label in by_label[0]:
             yield from_counts(law, label, tuple(folds[label] for folds in by_label))
@@ -437,11 +434,6 @@ class Counted:
                 rounded=bool(tells),
             )
         return folds
-
-    @property
-    def has_rare_labels(self) -> bool:
-        """Whether a label has 1 to 9 persons of a group."""
-        return bool(has_few_persons(self.counts.sum(axis=2)).any())
 
     @property
     def _merged(self) -> npt.NDArray[np.bool_]:

@@ -275,11 +275,15 @@ def report_contents(
     split : str, default=""
         A sentence about the parts of the rows.
     """
+    raw = None
+    if before is not None:  # which bounds nothing, because better adversaries may exist
+        best = max(before.attacks, key=lambda attack: attack.validation)
+        raw = {"adversary": best.name, "balanced_accuracy": 0.5 * (1 + best.validation)}
     return {
         "made": date.today().isoformat(),
         "certificate": certificate.to_dict(),
         "audit": None if audit is None else audit.to_dict(),
-        "before": None if before is None else _raw_attack(before),
+        "before": raw,
         "usefulness": None if usefulness is None else usefulness.to_dict(),
         "data": _data(table, split, _told_of_columns(model, table, rows)),
         "settings": settings_of(model),
@@ -299,12 +303,6 @@ def _told_of_columns(model: Encoder, table: Table, rows: pd.DataFrame | None) ->
         for name, label in table.label_columns().items()
         if f"{name}_score" in scores and not is_continuous(label)
     ]
-
-
-def _raw_attack(before: Audit) -> Contents:
-    """Return the results of adversaries on the raw rows, which do not bound anything: better adversaries may exist."""
-    best = max(before.attacks, key=lambda attack: attack.validation)
-    return {"adversary": best.name, "balanced_accuracy": 0.5 * (1 + best.validation)}
 
 
 def settings_of(model: Encoder) -> dict[str, str]:
