@@ -31,7 +31,6 @@ from fairflows.encoder.base import (
     LatentLaw,
     cells_of,
     is_fitted,
-    label_values,
     read_again,
 )
 from fairflows.encoder.fair_matching import ExactLaw
@@ -175,32 +174,25 @@ def frontier(
     if estimator.identifier is None and table.identifier is not None and "identifier" in settings:
         estimator.set_params(identifier=str(table.identifier.name))
     encoders = estimator.fit_path(table, strengths=strengths, seeds=seeds)
-    fitted = [encoder for encoder in encoders if is_fitted(encoder)]
-    predictions: Iterator[np.ndarray] = iter(())
-    if fitted and fitted[0].classes_ is not None and validation.y is not None:
-        predictions = (model.predict_rows(read_again(model, validation)) for model in fitted)
     rows = [
-        {"strength": strength, "seed": seed, **_measure(encoder, validation, predictions, n_draws)}
+        {"strength": strength, "seed": seed, **_measure(encoder, validation, n_draws)}
         for (strength, seed), encoder in zip(product(strengths, seeds), encoders, strict=True)
     ]
-    ledgers = {id(encoder.ledger_): encoder.ledger_ for encoder in fitted}
-    for ledger in ledgers.values():
+    for ledger in {id(encoder.ledger_): encoder.ledger_ for encoder in encoders if is_fitted(encoder)}.values():
         ledger.use(validation.X, validation.persons)  # what a model is chosen by cannot certify it
     return Frontier(encoders, pd.DataFrame(rows))
 
 
-def _measure(encoder: Encoder, rows: Table, predictions: Iterator[np.ndarray], n_draws: int) -> dict[str, float]:
-    """Measure one model; the next of the predictions is its own."""
+def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:
     if not is_fitted(encoder):  # it diverged: the others of the run are kept, and this one says so
         return {"delta": np.nan}
     law = encoder.latent_law()
     if law is None and encoder.traits.cells:
         law = ExactLaw(counted_laws(encoder, rows, encoder.groups_))
     measured = _model_distance(law, n_draws, len(encoder.groups_))
-    predicted = next(predictions, None)
-    if predicted is not None:
-        groups, y = rows.group_numbers(encoder.groups_), np.asarray(rows.y)
-        counts = count_labels(label_values(encoder), y, predicted, groups, len(encoder.groups_))
+    if encoder.classes_ is not None and rows.y is not None:
+        predicted, groups = encoder.predict_rows(read_again(encoder, rows)), rows.group_numbers(encoder.groups_)
+        counts = count_labels(encoder.classes_, np.asarray(rows.y), predicted, groups, len(encoder.groups_))
         measured |= group_metrics(counts)
     return measured
 

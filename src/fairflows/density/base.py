@@ -104,9 +104,10 @@ class Density(nn.Module, ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state to save: settings and fitted values."""
-        tensors = [*self.named_parameters(recurse=False), *self.named_buffers(recurse=False)]
-        fitted = dict([*tensors, *self.named_children()])
-        return {"settings": self.settings(), "n_features": self.n_features, "fitted": fitted}
+        settings = self.settings()
+        parts = [*self.named_parameters(recurse=False), *self.named_buffers(recurse=False), *self.named_children()]
+        fitted = {name: part for name, part in parts if name not in settings}
+        return {"settings": settings, "n_features": self.n_features, "fitted": fitted}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
@@ -241,10 +242,6 @@ class KnownDensity(Density):
                 torch.cuda.manual_seed(seed)
             return self._moved().sample((n,)).detach()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state to save: all of it came with the constructor."""
-        return super().to_dict() | {"fitted": {}}
-
 
 class InModelSpace(Density):
     """A density that is known in the table's own units, as a density of the codec's x.
@@ -299,10 +296,6 @@ class InModelSpace(Density):
     def fit(self, x: Tensor, random_state: int = 0) -> Self:
         """Return the density itself, because it is known."""
         return self
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state to save: all of it came with the constructor."""
-        return super().to_dict() | {"fitted": {}}
 
 
 def _parts(source: Any) -> Iterator[Any]:

@@ -55,7 +55,6 @@ class Traits:
 
     needs_attribute: bool = True  # encoding needs the sensitive attribute
     learns_groups: bool = True  # fitting needs the sensitive attribute
-    takes_attribute: bool = True  # the attribute may be given though encoding does not need it
     invertible: bool = False  # `inverse_transform` gives back the rows that were encoded
     randomised: bool = False  # encoding uses coins or noise, which belong to a person
     draws_rows: bool = False  # the output is a row drawn from the cell, anew at every call
@@ -265,11 +264,6 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         if "ledger_" not in vars(self):
             check_is_fitted(self, "ledger_")  # raises
         bytes(self.key_)  # raises for a model that came out of a pickle without its key
-        if sensitive_features is not None and not self.traits.takes_attribute:
-            raise DataError(
-                f"{type(self).__name__} was fitted to encode without the sensitive attribute (attribute='training'), "
-                "and would not use the one that came: pass none."
-            )
         X = materialised(X)
         frame = whole_frame(X)
         if not len(frame):
@@ -306,7 +300,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """Fit the encoder, then encode the same rows."""
         X = materialised(X)
         self.fit(X, y, sensitive_features=sensitive_features)
-        return self.transform(X, sensitive_features=sensitive_features if self.traits.takes_attribute else None)
+        return self.transform(X, sensitive_features=sensitive_features)
 
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row, which a certificate counts."""

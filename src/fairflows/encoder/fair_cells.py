@@ -42,7 +42,7 @@ class FairCells(Encoder):
         Distance to be *certified*. The programme's own Δ is chosen so that the certificate is within it with
         probability ``chance``. A target that so many persons cannot certify is refused.
     attribute : {"encoding", "training"}, default="encoding"
-        When the sensitive attribute is known. With "training", `transform` takes none.
+        When the sensitive attribute is known. With "training", `transform` needs none.
     n_bins : int, default=576
         Approximate number of bins.
     n_certify : int, default=None
@@ -105,11 +105,8 @@ class FairCells(Encoder):
     @property
     def traits(self) -> Traits:
         """A coin of the person decides where a bin is split; the attribute may be left out at encoding."""
-        at_encoding = self.attribute == "encoding"
         cells = () if self.n_cells_ is None else (self.n_cells_,)
-        return Traits(
-            needs_attribute=at_encoding, takes_attribute=at_encoding, randomised=True, strength="target", cells=cells
-        )
+        return Traits(needs_attribute=self.attribute == "encoding", randomised=True, strength="target", cells=cells)
 
     def learn(self, rows: TrainingRows) -> None:
         """Fit the scores on some persons, and solve the programme for the others."""

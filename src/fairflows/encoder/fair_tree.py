@@ -119,18 +119,11 @@ class FairTree(Encoder):
         choosing, others = np.arange(len(rows.X)), None
         if self.calibration is not None:
             choosing, others = rows.persons.split(self.calibration, random_state=self.random_state)
-            others = self._one_row_each(rows, others)
+            others = one_row_each(rows.X, rows.persons, others, self.most_rows_ or 1, self.random_state)
         self._choose(rows, choosing, self._possible_cells(rows, choosing if others is None else others))
         self.levels_ = np.empty((self.n_cells_ or 0, 0))
         if others is not None:
             self.cut(rows.take(others), rows.labels[0].targets()[others] if rows.labels else None)
-
-    def _one_row_each(self, rows: TrainingRows, places: Places) -> Places:
-        """Return the places of at most one row of each person, from the law of a random row."""
-        persons, most = rows.persons.take(places), self.most_rows_ or 1
-        if most == 1:
-            return places
-        return places[persons.random_rows(content_hashes(rows.X.iloc[places], b"cells"), self.random_state, most)]
 
     def _possible_cells(self, rows: TrainingRows, places: Places) -> int:
         """Return the number of cells, which is smaller than asked for where a group has too few persons."""
@@ -255,6 +248,13 @@ class TreeScores:
         of_labels = [score.values(X) for score in self.of_labels if score is not None]
         # Those of columns are exact: see `PrincipalComponents`.
         return np.concatenate([*of_labels, self.components.scores(X)], axis=1)
+
+
+def one_row_each(X: pd.DataFrame, persons: Persons, places: Places, most: int, random_state: int) -> Places:
+    """Return the places of independent draws from the law of a random row, at most one of each person."""
+    if most == 1 and persons.n == len(persons.codes):
+        return places
+    return places[persons.take(places).random_rows(content_hashes(X.iloc[places], b"cells"), random_state, most)]
 
 
 def _honest_scores(tree: FairTree, scores: TreeScores, rows: TrainingRows, places: Places) -> FloatArray:

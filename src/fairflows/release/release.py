@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -30,7 +31,7 @@ from fairflows.encoder.base import (
     forget,
     handed_over,
 )
-from fairflows.encoder.fair_tree import FairTree, means_in_cells
+from fairflows.encoder.fair_tree import FairTree, means_in_cells, one_row_each
 from fairflows.encoder.rows import (
     FRESH_COINS,
     Label,
@@ -285,8 +286,7 @@ class Release(Encoder):
         _check_alike("Group", [encoder.groups_ for encoder in encoders])
         _check_alike("Label", [[] if encoder.classes_ is None else encoder.classes_.tolist() for encoder in encoders])
         given, persons = dealt.given, dealt.persons
-        roles = given.sensitive_features if encoders[0].traits.takes_attribute else None
-        rows = encoders[0].read(given.X, roles, persons)
+        rows = encoders[0].read(given.X, given.sensitive_features, persons)
         for f, encoder in enumerate(encoders):
             if isinstance(encoder, FairTree) and dealt.cut_at:
                 encoder.cut(_as_read_by(encoder, rows, dealt.cut_at[f], encoders[0]))
@@ -652,12 +652,12 @@ def _deal(release: Release, given: _Given) -> _Dealt:
         group = np.maximum(codes, 0)  # the fit refuses a missing value
         fold = _matched_folds(known, group, key)
         most = _most_rows(release, known, fold) if persons.named else None
-        cut_at = [_one_row_each(given, known, np.flatnonzero(fold == f), most, release.random_state) for f in (0, 1)]
+        sample = partial(one_row_each, given.frame, known, most=most or 1, random_state=release.random_state)
+        cut_at = [sample(np.flatnonzero(fold == f)) for f in (0, 1)]
         plan, n_cells = _planned(release, known, group, names, cut_at, most)
         if plan is not None and plan.n_folds == 1:
-            everybody = _one_row_each(given, known, np.arange(len(fold)), most, release.random_state)
-            fold = np.zeros_like(fold)
-            return _Dealt(given, known, persons.named, key, fold, [given], [everybody], plan, n_cells, most)
+            cut_at, fold = [sample(np.arange(len(fold)))], np.zeros_like(fold)
+            return _Dealt(given, known, persons.named, key, fold, [given], cut_at, plan, n_cells, most)
     else:
         fold = _folds(known, key, 2)
         most = _most_rows(release, known, fold) if persons.named else None
@@ -741,14 +741,6 @@ def _most_rows(release: Release, persons: Persons, fold: Folds) -> int:
     return int(min(each[of_person == f].max(initial=1) for f in (0, 1)))
 
 
-def _one_row_each(given: _Given, persons: Persons, places: Places, most: int | None, seed: int) -> Places:
-    """Return the places of independent draws from the law of a random row, at most one of each person."""
-    if (most in (None, 1) and persons.n == len(persons.codes)) or isinstance(given.X, np.ndarray):
-        return places
-    contents = content_hashes(given.frame.iloc[places], b"cells")
-    return places[persons.take(places).random_rows(contents, seed, most or 1)]
-
-
 def _encoder_of(release: Release) -> Encoder:
     return FairTree() if release.encoder is None else release.encoder
 
@@ -792,7 +784,7 @@ def _part_of_fit(encoder: Encoder, part: _Given) -> Rows | None:
     """Return the rows that the cells of an encoder are chosen by, where it gives none itself."""
     if encoder.traits.cells:
         return None
-    return _repeatable(encoder.read(part.X, part.sensitive_features if encoder.traits.takes_attribute else None))
+    return _repeatable(encoder.read(part.X, part.sensitive_features))
 
 
 def _take_values(values: Any, places: Places) -> Any:
