@@ -131,7 +131,7 @@ class Audit(AttackResult):
         }
 
     def __repr__(self) -> str:
-        given = {} if self.model else {"latent": "representation"}  # somebody's array
+        given = {} if self.model else {"latent": "representation"}  # an array
         what = " and ".join(given.get(part, part) for part in self.released)
         accuracy, confidence = rounded_down(50 * (1 + self.attack_lower), 1), 100 * (1 - self.delta)
         persons = ", ".join(f"{group}: {count:,}" for group, count in zip(self.groups, self.n, strict=True))
@@ -287,11 +287,11 @@ class AttackedRelease:
 
     model: Encoder | None  # None for a representation that was given as such
     groups: list[Hashable]  # the values of the sensitive attribute
-    Z: dict[str, pd.DataFrame]  # what is released
+    Z: dict[str, pd.DataFrame]  # the released rows
     group: dict[str, IntArray]  # each row's group
     X: dict[str, pd.DataFrame]  # the rows themselves
     latent: dict[str, pd.DataFrame]  # the encoder's own output, where it is released
-    released: tuple[str, ...]  # what is released, by name
+    released: tuple[str, ...]  # the names of all released parts
     rows: str  # keyed hash of the test rows that are attacked, at most one of each person
     seed: int  # of the random part of very many rows that adversaries who know the encoders look at
 

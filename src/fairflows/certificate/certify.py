@@ -158,22 +158,9 @@ def certify(
 class Case:
     """One model, the rows to certify on, and the settings: the statements are made from it.
 
-    Attributes
-    ----------
-    groups : list of str
-        Names of the groups.
-    laws : tuple of {"row", "person"}
-        The laws that cells are counted for; empty where none are certified.
-    latent_law : LatentLaw or None
-        The laws of the release, if the model's densities are the truth; None where no density has the label.
-    released, delta, target, n_draws, seed, most_rows
-        As the certificate has them.
-    table : ReleasedTable or None
-        The table that the release was fitted to, where its cells are stated.
-    trees : Release or None
-        The release, where persons to come are covered by the law of blocks.
-    table_of_trees : ReleasedTable or None
-        The same table, where there are trees.
+    `trees` is the release where the law of blocks covers persons to come. `table` is the table that the release was
+    fitted to, where its cells are stated, and `table_of_trees` the same where there are trees. `laws` are those that
+    cells are counted for on held-out persons. `latent_law` is None where no density has the label.
     """
 
     def __init__(

@@ -35,14 +35,14 @@ Verdict = Literal["ok", "FAILED", "UNKNOWN", "note"]
 
 _TOLERANCE = 1e-9
 _TOLERANCE_OF_DRAWS = 0.01  # relative: quantiles are found by draws, whose numbers differ between versions and machines
-_LIST_FORMAT = 2
+_LIST_FORMAT = 3
 
 
 @dataclass(frozen=True)
 class Result:
     """Result of one check."""
 
-    what: str  # what was checked
+    what: str  # the subject of the check
     verdict: Verdict  # UNKNOWN: a check that was asked for could not be made; note: no receiver can check it
     text: str  # the finding, in a sentence
 
@@ -135,10 +135,10 @@ def check(
     if path.is_dir():
         file = next(iter(path.glob("shared.*")), None) if file is None else file
         path /= "certificate.json"
-    document, text = Certificate.read(path), read_text(path)
+    document = Certificate.read(path)
     results = list(_check_statements(document))
     listed = FileList.read(list_beside(path)) if list_beside(path).is_file() else None
-    if listed is not None and listed.certificate != _canonical_sha256(text):
+    if listed is not None and listed.certificate != file_sha256(path):
         wrong = "The producer's list of files is about another certificate, or this one was changed since."
         results.append(Result("list", "FAILED", wrong))
         listed = None
@@ -392,7 +392,7 @@ class FileList:
     """Files that were released under a certificate after it was made."""
 
     format: int  # the version of the JSON
-    certificate: str  # SHA-256 of the certificate's canonical JSON
+    certificate: str  # SHA-256 of the certificate's file
     files: dict[str, str] = field(default_factory=dict)  # SHA-256 of each file, by the file's name
 
     @classmethod
@@ -416,7 +416,7 @@ def list_files(certificate: str | Path, files: Sequence[str | Path]) -> FileList
     path = Path(certificate)
     Certificate.read(path)  # which refuses anything else
     target = list_beside(path)
-    listed = FileList(_LIST_FORMAT, _canonical_sha256(read_text(path)))
+    listed = FileList(_LIST_FORMAT, file_sha256(path))
     if target.is_file():
         known = FileList.read(target)
         if known.certificate != listed.certificate:
@@ -510,9 +510,3 @@ def _check_histogram(names: list[str], path: Path, c: Certificate) -> Result:
     if difference:
         return Result("histogram", "FAILED", difference)
     return Result("histogram", "ok", "Its rows are as many as were counted, in each cell where it gives them.")
-
-
-def _canonical_sha256(text: str) -> str:
-    """Return the SHA-256 of a JSON text, independent of spaces and of the order of names."""
-    canonical = json.dumps(parse_json(text), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()

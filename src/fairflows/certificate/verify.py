@@ -26,7 +26,7 @@ class Difference:
     """One thing that is not as the certificate says."""
 
     what: str  # "model", "rows", "look", "seal", "settings", the name of a statement, or of another field
-    text: str  # what differs, in a sentence
+    text: str  # the difference, in a sentence
 
 
 @dataclass(frozen=True)
