@@ -17,24 +17,12 @@ FILES = count()
 
 @dataclass
 class Population:
-    """Persons of several types, which decide how many rows a person has and what these hold.
+    """Persons of several types, which decide how many rows a person has and what these hold."""
 
-    Attributes
-    ----------
-    types : ndarray of shape (K, T)
-        How likely each type is in each group.
-    rows : ndarray of int, shape (K, T)
-        How many rows a person of the type has.
-    cells : ndarray of shape (K, T, k)
-        How likely each cell is in a row of hers.
-    labels : ndarray of shape (K, k), optional
-        How likely the label 1 is for a row, by group and cell.
-    """
-
-    types: np.ndarray
-    rows: np.ndarray
-    cells: np.ndarray
-    labels: np.ndarray | None = None
+    types: np.ndarray  # (K, T): how likely each type is in each group
+    rows: np.ndarray  # (K, T): how many rows a person of the type has
+    cells: np.ndarray  # (K, T, k): how likely each cell is in a row of hers
+    labels: np.ndarray | None = None  # (K, k): how likely the label 1 is for a row, by group and cell
 
     def draw(self, n: int, rng: np.random.Generator) -> Table:
         """Rows of n persons whom nobody has seen before."""

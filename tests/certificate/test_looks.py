@@ -47,17 +47,6 @@ def test_every_model_of_the_same_persons_counts_on():
     assert record(FRAME, ["kim", "lee", "max"]).number == 1, "these persons have given none, whatever their values are"
 
 
-def test_the_same_request_is_the_same_look(ledger_of_test):
-    first, other, again = record(request="x"), record(request="y"), record(request="x")
-    assert (first.number, other.number) == (1, 2)
-    assert again == first
-    assert len(files_of(ledger_of_test)) == 3, "two looks and the key"
-    with open_looks() as looks:
-        rows = looks.rows(FRAME, Persons.of(NAMES))
-        assert [looks.find(rows, "m", request)[0].number for request in "xyz"] == [1, 2, 3]
-        assert looks.request("model", 1) != looks.request("model", 2)
-
-
 def test_a_look_at_persons_of_several_looks_is_later_than_all_of_them():
     assert record(names=["ann"]).number == 1
     assert record(names=["bob"]).number == 1
@@ -225,15 +214,6 @@ def test_files_that_cannot_be_told_apart_count_as_the_same():
     assert record(pd.DataFrame({"x": np.arange(1000) % 2}), None).number == 1
     assert record(pd.DataFrame({"x": np.repeat([1, 0], 300)}), None).number == 2
     assert record(pd.DataFrame({"x": np.repeat([1, 2], 300)}), None).number == 1
-
-
-def test_a_shuffled_part_is_known_where_rows_are_told_apart():
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"age": rng.integers(18, 90, 2000), "income": rng.integers(10_000, 90_000, 2000)})
-    assert record(frame, None).number == 1
-    assert record(frame.sample(frac=0.1, random_state=0).reset_index(drop=True), None).number == 2
-    new = pd.DataFrame({"age": rng.integers(18, 90, 2000), "income": rng.integers(10_000, 90_000, 2000)})
-    assert record(new, None).number == 1
 
 
 def test_leaving_the_identifier_out_does_not_make_new_persons():

@@ -9,7 +9,6 @@ from fairflows import DataError, FairFlow, FairMatching, Release, Table, certify
 from fairflows.bounds import arguments
 from fairflows.certificate.looks import open_looks
 from fairflows.density import MixtureDensity
-from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.training import loop
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -55,14 +54,6 @@ def test_many_groups_take_fewer_draws_by_default(monkeypatch):
     encoder, rows = KnownGaussians(np.linspace(0, 1, 30).tolist()).fit(people(30, 300)), people(30, 3000, seed=1)
     assert certify(encoder, rows).n_draws == 100
     assert certify(encoder, rows, n_draws=200).n_draws == 200, "more on request"
-
-
-def test_draws_from_exact_laws(monkeypatch):
-    monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 9_000)
-    law = ExactLaw(np.full((30, 4), 0.25))
-    assert law.log_density_table(10).shape == (10, 30, 30)
-    with pytest.raises(DataError, match="n_draws must be at most 10 for 30 groups"):
-        law.log_density_table(11)
 
 
 @pytest.fixture(scope="module")

@@ -45,14 +45,6 @@ def test_what_was_written_and_read_holds(entered, model, adult):
 
 
 @pytest.mark.parametrize(
-    ("about", "name"),
-    [("population", "distance"), ("population", "observed"), ("model", "distance"), ("attack", "distance")],
-)
-def test_a_changed_bound_breaks_the_seal(certificate, model, adult, changed, about, name):
-    assert whats(changed(certificate, about, **{name: 0.123}), model, adult[2]) == {"seal"}
-
-
-@pytest.mark.parametrize(
     "changes", [{"status": "REFUTED"}, {"delta": 7.0}, {"look": 0}, {"released": ("cellar",)}, {"sensitive": "age"}]
 )
 def test_a_changed_statement_breaks_the_seal(certificate, model, adult, changes):

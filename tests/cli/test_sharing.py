@@ -45,17 +45,6 @@ def folder(run, tmp_path_factory):
     return folder
 
 
-def test_the_shared_table_has_the_tables_own_columns(folder):
-    raw, shared = pd.read_csv(folder / "loans.csv"), pd.read_csv(folder / "out" / "shared.csv")
-    assert list(shared) == ["town", "age", "income", "since", "repaid", "repaid_score"]
-    shared = shared.drop(columns="repaid_score")
-    assert len(shared) == len(raw), "nobody is held back"
-    assert (shared.dtypes == raw[list(shared)].dtypes).all()
-    assert set(shared["town"]) <= set(raw["town"])
-    assert shared["age"].between(18, 79).all()
-    assert shared["since"].between(raw["since"].min(), raw["since"].max()).all()
-
-
 def test_the_terminal_says_who_can_guess_what_and_which_file_goes_where(folder):
     said = (folder / "said.txt").read_text(encoding="utf-8")
     for words in (

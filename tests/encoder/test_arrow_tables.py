@@ -15,6 +15,9 @@ from fairflows import DataWarning, FairMatching, FairTree, Release
 pytestmark = pytest.mark.usefixtures("few_trees")
 
 
+ROLES = {"sensitive": "sex", "identifier": "person", "key": b"k" * 32}
+
+
 def people(n=400):
     rng = np.random.default_rng(0)
     days = [datetime.date(2020, 1, 1) + datetime.timedelta(int(d)) for d in rng.integers(0, 90, n)]
@@ -29,21 +32,17 @@ def people(n=400):
     )
 
 
-def relation(table):
-    return duckdb.from_arrow(table)
-
-
 FORMS = {
     "table": lambda table: table,
     "reader": lambda table: table.to_reader(max_chunksize=100),
-    "relation": relation,
+    "relation": lambda table: duckdb.from_arrow(table),
     "polars": polars.from_arrow,
     "pandas": lambda table: table.to_pandas(date_as_object=False),
 }
 
 
 def tree():
-    return Release(FairTree(n_cells=4, sensitive="sex", identifier="person", random_state=0, key=b"k" * 32), n_folds=1)
+    return Release(FairTree(n_cells=4, **ROLES), n_folds=1)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -64,14 +63,9 @@ def test_names_are_kept_and_the_kind_of_table_too(form):
 @pytest.mark.parametrize(
     "encoder",
     [
-        Release(
-            FairMatching(density="counts", sensitive="sex", identifier="person", key=b"k" * 32),
-            n_cells=2,
-            output="cell",
-            n_folds=1,
-        ),
-        Release(FairTree(n_cells=2, sensitive="sex", identifier="person", key=b"k" * 32), output="cell"),
-        FairMatching(density="counts", sensitive="sex", identifier="person", key=b"k" * 32),
+        Release(FairMatching(density="counts", **ROLES), n_cells=2, output="cell", n_folds=1),
+        Release(FairTree(n_cells=2, **ROLES), output="cell"),
+        FairMatching(density="counts", **ROLES),
     ],
     ids=["release", "crossfit", "matching"],
 )

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import fairflows as ff
 from fairflows import DataError, DataWarning, FairCells, Table
 from fairflows.bounds import cell_upper_bound, delta_of_look, total_variation
 from fairflows.encoder.base import cells_of, is_fitted
@@ -115,31 +114,6 @@ def test_of_several_targets_one_may_be_out_of_reach(train):
         found = FairCells(4, n_certify=4000, **PLAIN).fit_path(train, strengths=[0.01, 0.2], seeds=[0])
     assert [is_fitted(cells) for cells in found] == [False, True]
     assert found[1].target == 0.2
-
-
-def test_without_the_attribute(train, test):
-    cells = FairCells(4, target=0.2, attribute="training", n_certify=4000, **PLAIN).fit(train)
-    assert not cells.traits.needs_attribute
-    alone = cells.set_params(identifier="person").transform(test.X.assign(person=test.identifier.to_numpy()))
-    np.testing.assert_array_equal(alone["cell"], cells.transform(test)["cell"])
-    given = cells.transform(test.X.assign(person=test.identifier.to_numpy()), sensitive_features=test.a)
-    np.testing.assert_array_equal(alone["cell"], given["cell"], "the attribute may come, and is not used")
-    with pytest.raises(DataError, match="needs the sensitive attribute"):
-        FairCells(4, attribute="training", **PLAIN).fit(train.X, train.y)
-    certificate = ff.certify(cells, test, target=0.3)
-    assert certificate.status == "CERTIFIED"
-
-
-@pytest.mark.parametrize("attribute", ["encoding", "training"])
-def test_five_groups(attribute):
-    train, test = population(6000, 0, n_groups=5), population(6000, 1, n_groups=5)
-    cells = FairCells(3, target=0.25, attribute=attribute, n_certify=20_000, **PLAIN).fit(train)
-    raw = FairCells(3, target=1.0, attribute=attribute, **PLAIN).fit(train)
-    observed = [
-        total_variation(counts / counts.sum(axis=1, keepdims=True)).max()
-        for counts in (counts_of(cells, test), counts_of(raw, test))
-    ]
-    assert observed[0] < 0.25 < observed[1]
 
 
 def test_three_classes(train, test):

@@ -3,10 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binom
 
-from fairflows import DataError, DataWarning, FairTree, Table
-from fairflows.bounds import cell_upper_bound, even_blocks
+from fairflows import DataError, FairTree, Table
+from fairflows.bounds import even_blocks
 from fairflows.encoder.fair_tree import best_rates
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, cut, grow
 from fairflows.encoder.ranked_columns import NumberRanks, PrincipalComponents, RankedColumns
@@ -88,24 +87,6 @@ def test_the_structure_does_not_depend_on_the_order_of_the_rows():
     np.testing.assert_array_equal(one.children, other.children)
 
 
-def test_ties_are_parted_by_coins_that_keep_the_law_equal():
-    """A score with two values, of other probability in each group: still a fair coin's cells in both."""
-    rng = np.random.default_rng(0)
-    n = 40_000
-    group = rng.integers(0, 2, n)
-    scores = (rng.random(n) < np.where(group == 0, 0.3, 0.8)).astype(float)[:, None]
-    rows = StructureRows.of(scores, group, scores, 2, 0)
-    found, _ = cut(grow(rows, 4), scores, group, coins(0, n))
-    np.testing.assert_array_equal(found.threshold[0], [0, 1])
-    np.testing.assert_allclose(found.coin[0], [0.5 / 0.7, 0.3 / 0.8], atol=0.02)
-    cells = found.cells(scores, group, coins(1, n))
-    for a in (0, 1):
-        counts = np.bincount(cells[group == a], minlength=4)
-        size = (group == a).sum()
-        low, high = binom.ppf([1e-9, 1 - 1e-9], size, 0.25)
-        assert ((low - 300 <= counts) & (counts <= high + 300)).all(), "nodes below a tied node toss coins of their own"
-
-
 def test_the_split_that_explains_most_is_taken():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(1000, 3))
@@ -118,17 +99,8 @@ def test_the_split_that_explains_most_is_taken():
     np.testing.assert_allclose(found.threshold[0], medians, atol=0.02)
 
 
-def test_a_group_that_cannot_fill_the_cells_lowers_their_number():
-    table = population(100, 0)
-    with pytest.warns(DataWarning, match="64 cells were asked for, but group . has .* persons"):
-        encoder = tree(64).fit(table)
-    assert 8 < encoder.n_cells_ < 40
-    assert encoder.blocks_.min() >= 1
-    assert set(encoder.transform(table)["cell"]) <= set(range(encoder.n_cells_))
-
-
 def test_rates_differ_by_what_is_spent():
-    """Best rates by brute force over a grid; a tree with them keeps every other split matched."""
+    """By brute force over a grid; how a tree keeps to them is tested in tests/release/test_two_folds.py."""
     rng = np.random.default_rng(0)
     eta = [rng.beta(2, 4, 500), rng.beta(4, 2, 300)]
     for spend in (0.0, 0.1, 0.3):
@@ -141,29 +113,6 @@ def test_rates_differ_by_what_is_spent():
             for pair in ((a, b) for a in grid for b in grid if abs(a - b) <= spend + 1e-9)
         ]  # fmt: skip
         assert accuracy >= max(tried) - 0.003
-    encoder = tree(8, spend=0.2).fit(population(6000, 0))
-    test = population(20_000, 1)
-    cells = encoder.cells(encoder.read(test))
-    laws = [np.bincount(cells[(test.a == a).to_numpy()], minlength=8) / (test.a == a).sum() for a in (0, 1)]
-    assert 0.1 < np.abs(laws[0] - laws[1]).sum() / 2 < 0.25
-    worth = list(encoder.worth_of_spending_.values())
-    assert worth == sorted(worth)
-    with pytest.raises(DataError, match="spend needs a label with two classes"):
-        tree(8, spend=0.1).fit(population(500, 0).X, sensitive_features=population(500, 0).a)
-
-
-@pytest.mark.parametrize("n_groups", [2, 5])
-def test_groups_cannot_be_told_from_the_cells_of_new_persons(n_groups):
-    encoder = tree(8).fit(population(12_000, 0, n_groups))
-    test = population(20_000, 1, n_groups)
-    cells = encoder.cells(encoder.read(test))
-    counts = np.stack([np.bincount(cells[(test.a == a).to_numpy()], minlength=8) for a in range(n_groups)])
-    assert cell_upper_bound(counts, 0.05) < 0.15
-    assert np.abs(counts / counts.sum(axis=1, keepdims=True) - 1 / 8).max() < 0.05
-    # What a tree that ignores the groups would do:
-    wage = pd.qcut(test.X["wage"], 8, labels=False)
-    plain = np.stack([np.bincount(wage[(test.a == a).to_numpy()], minlength=8) for a in range(n_groups)])
-    assert cell_upper_bound(plain, 0.05) > 0.2
 
 
 def test_cells_tell_the_label_and_the_columns():
@@ -192,26 +141,6 @@ def test_without_a_label_and_with_numbers():
     truth = test.X["height"] + test.X["wage"].clip(upper=5)
     residual = truth - regression.predict(test)
     assert residual.var() < 0.7 * truth.var()
-
-
-@pytest.mark.filterwarnings("ignore:Values outside the training range")
-def test_missing_values_and_new_categories():
-    train, test = population(3000, 0), population(2000, 1)
-    with_gaps = train.X.assign(wage=train.X["wage"].mask(train.X["wage"] > 5))
-    encoder = FairTree(8, key=KEY, identifier="person")
-    encoder.fit(with_gaps, train.y, sensitive_features=train.a)
-    full = encoder.transform(test)["cell"].to_numpy()
-    gaps = test.X.assign(wage=test.X["wage"].mask(test.X["wage"] > 5))
-    assert (encoder.transform(gaps, sensitive_features=test.a)["cell"].to_numpy() != full).any()
-    odd = test.X.assign(height=np.nan, town="Wien")
-    rows = encoder.read(odd, test.a)
-    cells = encoder.cells(rows)
-    assert rows.outside.unknown.all()
-    found = rows.outside.by_column()
-    assert found == {"wage": {"beyond": 402}, "town": {"unseen": 2000}, "height": {"missing": 2000}}
-    other = encoder.cells(encoder.read(odd, 1 - test.a))
-    np.testing.assert_array_equal(cells, other)
-    assert len(set(cells)) == 1, "a row that cannot be brought back goes left at every node, in every group"
 
 
 def test_the_law_of_a_random_row_is_made_alike():

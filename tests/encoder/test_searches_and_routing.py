@@ -13,9 +13,8 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from fairflows import DataError, DataWarning, FairFlow, FairMatching, Release
+from fairflows import DataError, DataWarning, FairFlow, FairMatching
 from fairflows.density import MixtureDensity
-from fairflows.paper.baselines import RawFeatures
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -83,20 +82,6 @@ def towns():
         index=pd.Index(np.arange(n), name="person"),
     )
     return X, pd.Series(((X["work"] == "office") ^ (rng.random(n) < 0.2)).astype(int)), a
-
-
-def test_the_attribute_is_routed_through_two_encoders(routing, towns):
-    X, y, a = towns
-    chain = make_pipeline(
-        FairMatching(density="counts", identifier="person"), Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)
-    )
-    chain.fit(X, y, sensitive_features=a)
-    cells = chain.transform(X, sensitive_features=a)
-    first = chain[0].transform(X, sensitive_features=a)
-    pd.testing.assert_frame_equal(cells, chain[1].transform(X=first))
-    assert (chain.predict(X, sensitive_features=a) == chain[1].predict(first)).all()
-    together = Release(FairMatching(density="counts", identifier="person"), n_cells=4, output="cell", n_folds=1)
-    assert together.fit(X=X, y=y, sensitive_features=a).transform(X=X, sensitive_features=a).shape == cells.shape
 
 
 def test_a_search_routes_the_attribute_to_fits_and_scores(routing, towns):

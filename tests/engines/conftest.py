@@ -7,6 +7,7 @@ Every test takes an engine by `pytest.importorskip`, so that it skips, and says 
 import numpy as np
 import pandas as pd
 import pytest
+from known_tables import people
 
 import fairflows as ff
 from fairflows.density import MixtureDensity
@@ -18,17 +19,7 @@ ROLES = {"sensitive": "sex", "identifier": "person", "keep": ["person"]}
 
 @pytest.fixture(scope="session")
 def frame():
-    rng = np.random.default_rng(0)
-    return pd.DataFrame(
-        {
-            "age": rng.integers(18, 80, N),
-            "income": np.round(rng.lognormal(3, 0.5, N), 2),
-            "town": rng.choice(["Ulm", "Bonn", "12"], N),
-            "sex": rng.choice(["f", "m"], N),
-            "repaid": rng.integers(0, 2, N),
-            "person": [f"p{i}" for i in range(N)],
-        }
-    )
+    return people(N).assign(person=[f"p{i}" for i in range(N)])
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from sklearn.linear_model import LogisticRegression
 
 from fairflows import DataError, FairFlow, FairMatching, Table, recourse
 from fairflows.density import MixtureDensity
-from fairflows.paper import make_shifted_gaussians
 
 pytestmark = pytest.mark.usefixtures("few_components")
 
@@ -142,12 +141,3 @@ def test_other_encoders_say_why_not(applicants):
     matching = FairMatching(density="counts").fit(applicants.X, applicants.y, sensitive_features=applicants.a)
     with pytest.raises(DataError, match="continuous inverse"):
         recourse(matching, applicants.X, sensitive_features=applicants.a)
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_rows():
-    table, densities = make_shifted_gaussians(1.0, 100_000, random_state=0)
-    part = table.take(np.arange(2000))
-    encoder = FairFlow(0.3, density=densities, n_epochs=5).fit(part.X, part.y, sensitive_features=part.a)
-    advice = recourse(encoder, table.X, sensitive_features=table.a, keep=["x1"])
-    assert len(advice.before) > 10_000

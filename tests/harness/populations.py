@@ -11,30 +11,14 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Population:
-    """Persons of several groups, and what is known about their rows.
-
-    Attributes
-    ----------
-    name : str
-        What it is called in tests.
-    kinds : DataFrame
-        One line per kind of row: its columns.
-    law : ndarray of shape (K, n_kinds)
-        Probability of each kind for a random *row* of a file, in each group.
-    draw : callable
-        ``draw(rng, n_persons)``: a frame of rows with the columns ``kind``, ``sex``, ``person``.
-    n_persons : int
-        Persons that the command is given.
-    identifier : str or None
-        The column that names persons in the files; None where nobody does.
-    """
+    """Persons of several groups, and what is known about their rows."""
 
     name: str
-    kinds: pd.DataFrame
-    law: np.ndarray
-    draw: Callable[[np.random.Generator, int], pd.DataFrame]
-    n_persons: int = 2400
-    identifier: str | None = "person"
+    kinds: pd.DataFrame  # the columns of each kind of row, one line per kind
+    law: np.ndarray  # (K, n_kinds): the probability of each kind for a random *row* of a file, in each group
+    draw: Callable[[np.random.Generator, int], pd.DataFrame]  # (rng, n_persons): rows of kind, sex, person
+    n_persons: int = 2400  # that the command is given
+    identifier: str | None = "person"  # the column that names persons in the files
 
     @property
     def groups(self) -> list[str]:

@@ -8,7 +8,6 @@ from contextlib import redirect_stdout
 import pandas as pd
 import pytest
 
-from fairflows import DataError
 from fairflows.paper import experiments
 from fairflows.paper.experiments import Outcome, list_experiments, run, run_many
 from fairflows.paper.experiments.problems import crime, health, law
@@ -44,16 +43,6 @@ def test_a_run_prints_and_saves(drawn):
     assert saved["table"] == json.loads(result.table.to_json(orient="records"))
     assert pd.read_csv(folder / "figure-2.csv").shape == result.table.shape
     assert (folder / "figure-2.png").stat().st_size > 1000
-
-
-def test_missing_data_are_a_clear_skip(tmp_path, capsys, monkeypatch):
-    def no_data(setting):
-        raise DataError("put lawschs1_1.dta into a folder")
-
-    monkeypatch.setattr(experiments, "function_of", lambda name: no_data)
-    result = run("recourse", out=tmp_path)
-    assert "lawschs1_1.dta" in result.skipped
-    assert "skipped: put lawschs1_1.dta" in capsys.readouterr().out
 
 
 def test_errors_name_what_is_wrong(tmp_path):

@@ -11,8 +11,6 @@ from fairflows.paper.experiments.problems import apart_from
 from fairflows.paper.experiments.result import Setting
 from fairflows.paper.experiments.trained_heads import adversary_accuracies, thirds, thirds_in_batches
 
-ON_CRIME = ["table-5", *(pytest.param(name, marks=pytest.mark.slow) for name in ("table-2", "figure-7", "figure-8"))]
-
 
 class Identity:
     """An encoder that hides nothing."""
@@ -46,13 +44,6 @@ def test_an_attack_whose_rate_vanishes_recovers_less():
     assert trained > undertrained + 0.2
 
 
-def test_the_bounds_hold_and_ours_is_the_tightest():
-    line = certificates.simulated(10_000, 50, 40, np.random.default_rng(0))
-    assert line["true Δ"] == pytest.approx(0.1)
-    assert line["true Δ"] < line["ours"] < line["Weissman"] < line["FARE"]
-    assert line["ours missed"] <= 0.2
-
-
 def test_adversaries_meet_no_test_person():
     data = {"x": [1.0, 2.0, 3.0, 4.0] * 2, "a": [0, 1] * 4, "who": [1, 2, 3, 4, 1, 2, 5, 6]}
     table = Table(data, sensitive="a", identifier="who")
@@ -71,12 +62,11 @@ def test_certificates_in_tiny(tmp_path, monkeypatch, few_rows):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a tiny model may diverge; the run goes on without it
-@pytest.mark.parametrize("name", ON_CRIME)
-def test_experiments_on_crime(name, tmp_path, tiny_problems, data_folder):
-    result = run(name, quick=True, seeds=1, out=tmp_path)
+def test_an_experiment_on_crime(tmp_path, tiny_problems, data_folder):
+    result = run("table-5", quick=True, seeds=1, out=tmp_path)
     assert not result.skipped
     assert result.table.notna().any(axis=None)
-    assert (tmp_path / f"{name}.csv").exists()
+    assert (tmp_path / "table-5.csv").exists()
 
 
 @pytest.mark.slow

@@ -114,11 +114,6 @@ def test_a_model_is_what_the_release_learns_from_the_other_persons(rows):
         assert model_hash(alone, KEY) == model_hash(shared.models_[f].encoder, KEY)
 
 
-def test_there_are_one_or_two_folds(rows):
-    with pytest.raises(DataError, match="n_folds must be 1 or 2; got 3"):
-        ff.Release(best_cells(), n_folds=3).fit(table(rows))
-
-
 def worse(rows: pd.DataFrame, mine: np.ndarray) -> pd.DataFrame:
     """Everything about some persons changed, types of columns included, and some rows gone."""
     rng = np.random.default_rng(9)
@@ -409,16 +404,6 @@ def test_rows_keep_the_types_of_the_table(rows):
     assert list(released) == [name for name in changed if name not in ("sex", "person")]
     assert shared.get_feature_names_out().tolist() == list(released)
     assert shared.schema_.kinds["grade"] == "numbers"
-
-
-def test_an_audit_attacks_what_is_released(shared, rows):
-    train, test = table(rows).split(validation=0)
-    found = ff.audit(shared, train, test, quick=True, most_rows=3)
-    assert found.released == ("cell",)
-    certificate = ff.certify(shared, test, audit=found, most_rows=3)
-    assert certificate.attack_lower <= certificate.cell_upper
-    drawn = ff.Release(best_cells()).fit(table(rows))
-    assert ff.audit(drawn, train, test, quick=True, most_rows=3).attack_lower < 0.3
 
 
 @pytest.mark.parametrize("output", ["cell", "row"])

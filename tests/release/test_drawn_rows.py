@@ -122,25 +122,6 @@ def test_an_audit_attacks_the_rows_as_they_are_written():
     assert ff.audit(Release(OwnCells(), n_folds=1).fit(train), train, test, quick=True).attack_lower < 0.05
 
 
-def test_an_audit_of_rows_with_gaps():
-    data = frame()
-    data.loc[data["group"] == "b", "visits"] = pd.NA  # in group b the number is missing: a cell by it gives it away
-    data["has"] = data["visits"].notna()
-    train, test = (
-        ff.Table(part, sensitive="group", label="repaid", identifier="person")
-        for part in (data.iloc[:2_000], data.iloc[2_000:])
-    )
-
-    class Gaps(OwnCells):
-        def cells(self, rows: Rows) -> Cells:
-            return rows.X["has"].to_numpy().astype(np.intp)
-
-    release = Release(Gaps(), n_folds=1).fit(train)
-    drawn = release.transform(test)
-    assert (drawn["visits"].isna() == ~drawn["has"]).mean() > 0.95
-    assert ff.audit(release, train, test, quick=True).attack_lower > 0.8
-
-
 def test_numbers_keep_their_precision_in_what_is_written(release, tmp_path):
     new = table(300, seed=6)
     assert encode_again(release, new)["score"].dtype == np.float64

@@ -159,13 +159,6 @@ def test_where_every_row_is_somebodys_own_nothing_is_drawn():
         RowLaw.fit(X.iloc[[0, 3]], np.zeros(2, dtype=int), 1)
 
 
-def test_rows_are_fresh_at_every_call_and_repeatable_with_a_seed():
-    X, cells, _ = people(500)
-    rows = RowLaw.fit(X, cells, 4)
-    assert not rows.sample(cells).equals(rows.sample(cells))
-    assert rows.sample(cells, np.random.default_rng(3)).equals(rows.sample(cells, np.random.default_rng(3)))
-
-
 def test_a_cell_without_rows_has_the_law_of_all():
     X, cells, _ = people()
     drawn = RowLaw.fit(X, cells, 6).sample(np.full(4_000, 5))

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from known_tables import people
 from scipy.spatial import KDTree
 
 import fairflows as ff  # its parts are imported by those tests that use them: a process that is killed needs no torch
@@ -27,17 +28,8 @@ def small_batches(monkeypatch):
 
 
 def rows(n=N):
-    rng = np.random.default_rng(0)
-    return pd.DataFrame(
-        {
-            "age": rng.integers(18, 80, n),
-            "income": np.round(rng.lognormal(3, 0.5, n), 2),
-            "town": rng.choice(["Ulm", "Bonn", "12"], n),
-            "sex": rng.choice(["f", "m"], n),
-            "repaid": rng.integers(0, 2, n),
-            "person": [f"p{i}" for i in range(n)],
-        }
-    )
+    """A town whose name reads like a number, and persons with names."""
+    return people(n).replace({"town": {"Köln": "12"}}).assign(person=[f"p{i}" for i in range(n)])
 
 
 FEATURES = ["age", "income", "town"]

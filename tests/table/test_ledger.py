@@ -53,13 +53,6 @@ def test_training_rows_are_refused_under_any_name():
         assert "identifier=" not in str(error.value), "no advice that would get around it"
 
 
-def test_a_named_index_names_nobody():
-    """Two files whose index is called "member" and runs from 0 do not hold the same persons."""
-    rng = np.random.default_rng(0)
-    one, two = (pd.DataFrame({"x": rng.random(100)}).rename_axis("member") for _ in range(2))
-    assert ledger_of(one).already_used(read(ledger_of(one), two)) == 0
-
-
 def test_the_parts_of_one_table_do_not_overlap(parts):
     """Six categorical columns: most rows of one part are like rows of another."""
     train, validation, test = parts
@@ -90,16 +83,6 @@ def test_rows_that_are_alike_by_chance_are_not_taken_for_the_same(n_values):
         assert ledger.already_used(read(ledger, new)) == 0
 
 
-def test_rows_without_names_are_found_after_shuffling():
-    """A file that was shuffled, cut and numbered anew is still the file that was trained on."""
-    rng = np.random.default_rng(0)
-    train = pd.DataFrame({"age": rng.integers(18, 90, 2000), "income": rng.integers(10_000, 90_000, 2000)})
-    ledger = ledger_of(train)
-    moved = train.sample(frac=0.5, random_state=0).reset_index(drop=True)
-    assert ledger.already_used(read(ledger, moved)) > 0.95 * len(moved)
-    assert ledger.comparable(read(ledger, moved))
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_unrelated_files_of_any_two_laws_are_not_mistaken_for_each_other(seed):
     """Values rare in one file and common in the other, as after a drift, are alike by chance, and no more."""
@@ -117,14 +100,6 @@ def test_rows_that_are_all_common_cannot_be_told_apart():
     ledger = ledger_of(few)
     shuffled = few.sample(frac=1, random_state=0).reset_index(drop=True)
     assert not ledger.comparable(read(ledger, shuffled)), "so the certificate says that it took this on trust"
-
-
-def test_rows_that_a_choice_was_made_on_count_as_used(parts):
-    train, validation, _ = parts
-    ledger = ledger_of(train.X)
-    assert ledger.already_used(read(ledger, validation.X)) == 0
-    ledger.use(validation.X, Persons.unnamed(len(validation)))
-    assert ledger.already_used(read(ledger, validation.X)) == len(validation)
 
 
 def test_json_keeps_everything_but_the_key(parts):

@@ -133,7 +133,6 @@ def test_a_saved_result_can_be_loaded_and_verified(shared, adult, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Categories that the training rows did not have")
-@pytest.mark.filterwarnings("ignore:Categories that the training rows did not have")
 def test_quick_leaves_measurements_out_and_no_statement(few):
     quick = share(few, target=0.3, output="cell", quick=True)
     assert (quick.audit, quick.before, quick.usefulness) == (None, None, None)
@@ -148,16 +147,6 @@ def test_too_few_persons_to_measure_with_are_enough_to_share():
     shared = share(Table(rows, sensitive="sex"), target=0.9, output="cell")
     assert shared.usefulness is None
     assert "takes a second release" in shared.report.contents["data"]["split"]
-
-
-def test_the_command_reads_what_a_call_saved(run, shared, adult, tmp_path):
-    shared.save(tmp_path / "out")
-    later = adult.X.assign(sex=adult.a, person=adult.identifier + 10**6).head(50)
-    later.to_csv(tmp_path / "later.csv", index=False)
-    code, _, err = run("encode", tmp_path / "out", tmp_path / "later.csv", "-o", tmp_path / "cells.csv")
-    assert code == 0, err
-    assert list(pd.read_csv(tmp_path / "cells.csv")) == ["cell"]
-    assert run("check", tmp_path / "out" / "certificate.json", tmp_path / "out" / "shared.csv")[0] == 0
 
 
 def test_only_an_earlier_result_is_replaced_and_only_when_asked(shared, tmp_path):
