@@ -40,12 +40,9 @@ from fairflows.table.frames import NULLABLE, as_arrow, check_names, from_arrow
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.persons import Persons, check_most_rows, keyed_hashes
 from fairflows.table.reading import (
-    PACKED_SUFFIXES,
     TextFormat,
-    kind_of,
     naming_file,
     open_table,
-    own_format,
     read_batches,
 )
 from fairflows.threads import one_thread
@@ -387,7 +384,7 @@ def encode_file(
         Fitted encoder, such as a `Release`.
     source, target : path
         CSV or Parquet files, by their names; they need not be of one kind. The source may be an Excel file. A CSV file
-        is written in UTF-8, with decimal points and commas, or tabs where its name ends in .tsv.
+        is written in UTF-8, with decimal points and commas.
     keep_order : bool, default=False
         Whether rows keep their order, which may identify persons.
     text_format : TextFormat, default=None
@@ -561,12 +558,10 @@ def write_table(
 
     A CSV file writes times in these formats, else as pandas does. Return the number of rows.
     """
-    if name.suffix.lower() in PACKED_SUFFIXES:
-        raise DataError(f"{name}: a packed CSV file is read but not written; choose .csv, .tsv or .parquet.")
-    kind = kind_of(name)
-    if kind == "excel":
-        raise DataError(f"{name}: an Excel file is read but not written; choose .csv, .tsv or .parquet.")
-    if kind == "parquet":
+    kind = name.suffix.lower()
+    if kind not in (".csv", ".parquet"):
+        raise DataError(f"{name}: a file is written as .csv or .parquet; got {kind!r}.")
+    if kind == ".parquet":
         return _write_parquet(iter(parts), path)
     n_rows = 0
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -576,7 +571,7 @@ def write_table(
             for column, written in (time_formats or {}).items():
                 if column in frame and frame[column].dtype.kind == "M":
                     frame[column] = frame[column].dt.strftime(written)
-            frame.to_csv(file, sep=own_format(name).separator, index=False, header=not n_rows)
+            frame.to_csv(file, index=False, header=not n_rows)
             n_rows += table.num_rows
     return n_rows
 

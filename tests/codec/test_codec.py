@@ -303,7 +303,7 @@ def test_columns_that_cannot_be_encoded(frame, message):
 
 def test_other_types_than_in_training():
     codec = Codec().fit(pd.DataFrame({"x": [1, 2, 3]}))
-    with pytest.raises(DataError, match=r"'x' must hold numbers, as in the rows it was fitted on \(int64\); got"):
+    with pytest.raises(DataError, match="'x' must hold int64, as in the rows it was fitted on; got"):
         encode(codec, pd.DataFrame({"x": ["1", "2"]}))
     with pytest.raises(DataError, match="declared discrete, but its values lie on no grid"):
         Codec().fit(pd.DataFrame({"x": [np.pi, np.e]}), kinds={"x": "discrete"})

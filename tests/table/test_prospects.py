@@ -40,9 +40,9 @@ def test_nothing_is_said_of_a_harmless_table():
         ([f"${v % 30}" for v in range(N)], "c holds text, such as '$0'"),
         ([f"{v % 30} %" for v in range(N)], "c holds text, such as '0 %'"),
         (["unknown" if v % 100 == 0 else str(v % 60) for v in range(N)], "c holds text, such as 'unknown'"),
-        ([f"{v % 28 + 1:02d}.12.2023" for v in range(N)], "c holds text, such as '01.12.2023': each date"),
-        ([f"{v % 12 + 1}/28/2023 14:30" for v in range(N)], "c holds text, such as '1/28/2023 14:30': each date"),
-        (["open", *(f"2023-12-{day}" for day in range(11, 16))] * (N // 6), "c holds text, such as 'open': each date"),
+        ([f"{v % 28 + 1:02d}.12.2023" for v in range(N)], "c holds text, such as '01.12.2023': each value"),
+        ([f"{v % 12 + 1}/28/2023 14:30" for v in range(N)], "c holds text, such as '1/28/2023 14:30': each value"),
+        (["open", *(f"2023-12-{day}" for day in range(11, 16))] * (N // 6), "c holds text, such as 'open': each value"),
         (TITLE, "Columns that give sex away by themselves, most first: c (100%) (so often a guess from the column is"),
     ],
 )  # fmt: skip

@@ -115,7 +115,7 @@ def test_what_is_stated_decides(read, tmp_path):
     assert_frame_equal(frame, pd.DataFrame({"town": ["Łódź", "Ulm"], "x,y": [1.5, 2.0]}))
     assert read(path, TextFormat(";", "cp1250", ","))["x,y"].tolist() == ["1.5", "2"]
     wide = written(tmp_path / "wide.tsv", "a, b\tc\n1\t2\n", encoding="utf-16")
-    assert_frame_equal(read(wide, TextFormat(encoding="utf-16")), pd.DataFrame({"a, b": [1], "c": [2]}))
+    assert_frame_equal(read(wide, TextFormat("\t", "utf-16")), pd.DataFrame({"a, b": [1], "c": [2]}))
     marked = written(tmp_path / "marked.csv", "a,b\n1,2\n", encoding="utf-8-sig")
     assert list(read(marked)) == ["a", "b"]
 

@@ -29,7 +29,7 @@ from fairflows.certificate.statement import (
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_file
 from fairflows.table.json_text import parse_json, read_as, read_text
-from fairflows.table.reading import kind_of, open_table, own_format, read_frame
+from fairflows.table.reading import OWN_FORMAT, kind_of, open_table, read_frame
 
 Verdict = Literal["ok", "FAILED", "UNKNOWN", "note"]
 
@@ -449,7 +449,7 @@ def difference_from_counts(path: Path, certificate: Certificate) -> str:
 
     A file of cells is compared cell by cell, any other file by its number of rows.
     """
-    frame = read_frame(path, text_format=own_format(path) if kind_of(path) == "csv" else None)
+    frame = read_frame(path, text_format=OWN_FORMAT if kind_of(path) == "csv" else None)
     headline = certificate.headline
     if headline is None:
         return "The certificate has no counts of a random row."
@@ -487,7 +487,7 @@ def _check_file(path: Path, sha256: str, names: list[str], c: Certificate, liste
 
 def _check_columns(path: Path, c: Certificate) -> Result:
     """Check that a file has the columns of a released row, and not the sensitive one."""
-    found = open_table(path, own_format(path) if kind_of(path) == "csv" else None).columns
+    found = open_table(path, OWN_FORMAT if kind_of(path) == "csv" else None).columns
     sensitive = [name for name in found if name == c.sensitive or name in c.sensitive.split(" and ")]
     if sensitive and not set(sensitive) <= set(c.columns):
         return Result(

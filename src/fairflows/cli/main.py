@@ -242,7 +242,7 @@ def encode(
     source: Annotated[str, typer.Argument(help="CSV, Excel or Parquet file; with Ray, a folder of Parquet files.")],
     out: Annotated[
         str,
-        typer.Option("--out", "-o", help="CSV (commas, UTF-8), TSV or Parquet file to write; with Ray, a folder."),
+        typer.Option("--out", "-o", help="CSV (commas, UTF-8) or Parquet file to write; with Ray, a folder."),
     ],
     keep: Annotated[list[str] | None, typer.Option(help="Column to write unchanged; may be repeated.")] = None,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",

@@ -125,12 +125,6 @@ def make_grouping(
         The person of each row. By default, every row counts as a person.
     missing : bool, default=False
         Whether a missing value makes a group of its own.
-
-    Examples
-    --------
-    >>> ages = pd.DataFrame({"age": [19, 25, 33, 38, 47, 61]})
-    >>> make_grouping(ages, {"age": [30, 45]}).apply(ages).tolist()
-    ['under 30', 'under 30', '30 to under 45', '30 to under 45', '45 and over', '45 and over']
     """
     check_count("merge_small", merge_small, 0)
     columns = _of_one_type(columns.set_axis([str(name) for name in columns], axis=1))

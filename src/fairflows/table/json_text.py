@@ -41,11 +41,6 @@ def parse_json(text: str) -> Any:
     """Return the JSON value that a text holds. Raise if it is nested too deeply, or an object has a name twice.
 
     Of two values under one name parsers take the first or the last: two readers would read different things.
-
-    Examples
-    --------
-    >>> parse_json('{"cells": [16, 64]}')
-    {'cells': [16, 64]}
     """
     try:
         value = json.loads(text, object_pairs_hook=_with_names_once)

@@ -52,17 +52,6 @@ class Key:
     its hash stand in its place: what comes out of a pickle is a key without its secret, which refuses to be used until
     `restore` has put it back. All parts of a model hold the same key object, in memory and after a pickle, so that
     restoring it once is enough. Copies within a process share the key.
-
-    Examples
-    --------
-    >>> import pickle
-    >>> key = Key(b"sixteen or more bytes")
-    >>> key, bytes(key)
-    (<secret key>, b'sixteen or more bytes')
-    >>> again = pickle.loads(pickle.dumps(key))
-    >>> again.restore(b"sixteen or more bytes")
-    >>> again == key
-    True
     """
 
     __slots__ = ("_digest", "_secret")
@@ -150,14 +139,7 @@ def check_key(key: object) -> None:
 
 @dataclass(frozen=True)
 class Persons:
-    """The persons behind the rows of a table.
-
-    Examples
-    --------
-    >>> persons = Persons.of(["ann", "bob", "ann"])
-    >>> persons.n, persons.rows_each().tolist()
-    (2, [2, 1])
-    """
+    """The persons behind the rows of a table."""
 
     # Each person's identifier as text, in the one spelling of `canonical_names`. None without an identifier: then every
     # row counts as another person.
@@ -567,13 +549,6 @@ class Ledger:
     used : list of RowsSeen or None
         The rows that were trained on, then those of every later choice (validation rows). None for a ledger that came
         out of a pickle: pickles leave the list out.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"age": [31, 45, 27]}, index=pd.Index(["ann", "bob", "eve"], name="name"))
-    >>> ledger = Ledger.of(frame, Persons.of(frame.index), key=b"secret")
-    >>> ledger.already_used(ledger.read(frame.loc[["eve"]], Persons.of(["eve"])))
-    1
     """
 
     def __init__(self, key: Secret, used: list[RowsSeen] | None) -> None:

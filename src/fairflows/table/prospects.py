@@ -49,8 +49,8 @@ def find_problems(table: Table) -> list[str]:
     --------
     >>> rows = pd.DataFrame({"fee": ["$500", "$1,200", "$80"] * 20, "x": np.arange(60) / 7, "sex": ["f", "m"] * 30})
     >>> print(find_problems(Table(rows, sensitive="sex"))[0])
-    fee holds text, such as '$500': each value is a category of its own. Write plain numbers, and leave unknown values \
-empty.
+    fee holds text, such as '$500': each value is a category of its own. Write plain numbers, or dates as YYYY-MM-DD, \
+and leave unknown values empty.
     """
     found = []
     if same := [str(name) for name, column in table.X.items() if column.nunique(dropna=False) == 1]:
@@ -93,15 +93,10 @@ def _of_column(name: str, column: pd.Series) -> Iterator[str]:
             f"{name} has {n_values:,} different values in {len(column):,} rows: if it names persons or rows, make it "
             f"the identifier (identifier={name!r}) or drop it (drop=[{name!r}])."
         )
-    if _is_text(column) and (example := _example_of_numbers(column.dropna().astype(str).str.strip())):
+    if _is_text(column) and (example := _example_of_others(column.dropna().astype(str).str.strip())):
         yield (
-            f"{name} holds text, such as {example!r}: each value is a category of its own. Write plain numbers, and "
-            "leave unknown values empty."
-        )
-    if _is_text(column) and (example := _example_of_dates(column.dropna().astype(str).str.strip())):
-        yield (
-            f"{name} holds text, such as {example!r}: each date is a category of its own. Store dates as dates (in CSV "
-            "as YYYY-MM-DD), and leave unknown values empty."
+            f"{name} holds text, such as {example!r}: each value is a category of its own. Write plain numbers, or "
+            "dates as YYYY-MM-DD, and leave unknown values empty."
         )
 
 
@@ -191,22 +186,16 @@ def _may_be_a_name(column: pd.Series, n_values: int) -> bool:
     return bool((values == np.rint(values)).all())
 
 
-def _example_of_numbers(texts: pd.Series) -> str | None:
-    """Return a text of a column that could be numbers: one with a thousands mark, a currency, a per cent sign, a word.
+def _example_of_others(texts: pd.Series) -> str | None:
+    """Return a text that keeps a column from being numbers or dates: a currency, a thousands mark, a word.
 
-    Return None if most texts are not numbers, or some are codes with leading zeros, which are text on purpose.
+    Return None if most texts are neither, or some are codes with leading zeros, which are text on purpose.
     """
-    numbers = pd.to_numeric(texts.str.replace(r"[\s,$€£%]", "", regex=True), errors="coerce").notna()
-    strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
-    is_meant = numbers.mean() >= _MOSTLY and not texts.str.match(r"0\d").any()
-    return [*strange, *texts][0] if is_meant else None
-
-
-def _example_of_dates(texts: pd.Series) -> str | None:
-    """Return a text of a column that could be dates, if possible one that is not an ISO date; None for other texts."""
-    is_iso = texts.str.match(_ISO_DATE)
-    is_meant = (is_iso | texts.str.match(_OTHER_DATE)).mean() >= _MOSTLY
-    return [*texts[~is_iso], *texts][0] if is_meant else None
+    is_plain = pd.to_numeric(texts, errors="coerce").notna() | texts.str.match(_ISO_DATE)
+    bare = texts.str.replace(r"[\s,$€£%]", "", regex=True)
+    is_meant = pd.to_numeric(bare, errors="coerce").notna() | texts.str.match(_ISO_DATE) | texts.str.match(_OTHER_DATE)
+    has_codes = texts.str.match(r"0\d+$").any()
+    return [*texts[~is_plain], *texts][0] if is_meant.mean() >= _MOSTLY and not has_codes else None
 
 
 def _guessed_right(X: pd.DataFrame, wanted: pd.Series) -> dict[str, float]:

@@ -66,17 +66,7 @@ _OF_KIND = {
 
 @dataclass(frozen=True)
 class TextFormat:
-    r"""Format of a CSV file.
-
-    Parameters
-    ----------
-    separator : str, default=None
-        The character between two fields. By default, the one of ``,`` ``;`` tab ``|`` that the header line has.
-    encoding : str, default="utf-8"
-        The encoding of the text, by any name that Python knows: ``"cp1252"``, ``"utf-16"``.
-    decimal : {".", ","}, default=None
-        The decimal mark. By default ``","`` if fields are separated by ``";"``, else ``"."``.
-    """
+    """Format of a CSV file, as `Table.read` takes it; None is recognised."""
 
     separator: str | None = None
     encoding: str | None = None
@@ -93,14 +83,8 @@ class TextFormat:
             raise DataError(f"encoding must be one that Python knows; got {self.encoding!r}.") from None
 
 
-def _tab_by_name(path: Path) -> str | None:
-    """Return a tab if the file's name ends in .tsv."""
-    return "\t" if ".tsv" in map(str.lower, path.suffixes) else None
-
-
-def own_format(path: Path) -> TextFormat:
-    """Return how fairflows itself writes a CSV file."""
-    return TextFormat(_tab_by_name(path) or ",", "utf-8", ".")
+OWN_FORMAT = TextFormat(",", "utf-8", ".")
+"""How fairflows itself writes a CSV file."""
 
 
 def read_frame(
@@ -137,7 +121,7 @@ def open_table(path: Path, text_format: TextFormat | None = None) -> TextRows | 
             return TextRows(path, text_format or TextFormat())
         if text_format is not None and text_format != TextFormat():
             raise DataError("only a CSV file is read with separator, encoding and decimal: leave them out.")
-        return TextRows(path, own_format(path), _sheet(path)) if kind == "excel" else ParquetRows(path)
+        return TextRows(path, OWN_FORMAT, _sheet(path)) if kind == "excel" else ParquetRows(path)
 
 
 def kind_of(path: Path) -> Literal["csv", "excel", "parquet"]:
@@ -215,7 +199,7 @@ class TextRows:
     def __init__(self, path: Path, stated: TextFormat, content: pa.Buffer | None = None) -> None:
         self._source = str(path) if content is None else content
         self._encoding = stated.encoding or "utf-8"
-        self._separator = stated.separator or _tab_by_name(path) or self._separator_of_header()
+        self._separator = stated.separator or self._separator_of_header()
         usual, other = (",", ".") if self._separator == ";" else (".", ",")
         self._decimal = stated.decimal or usual
         self._other_decimal = None if stated.decimal else other  # which numbers must not have
@@ -225,7 +209,7 @@ class TextRows:
             raise DataError("the file is empty.")
         self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
         check_names(self.columns)
-        if self._separator not in (",", stated.separator, _tab_by_name(path)):
+        if self._separator not in (",", stated.separator):
             mark = " with a decimal comma (decimal=',')" if self._decimal != (stated.decimal or ".") else ""
             warn_user(f"{path}: read as fields separated by {self._separator!r} (separator={self._separator!r}){mark}.")
 
