@@ -66,17 +66,6 @@ def test_summary_shows_every_measure_and_a_dash_for_none(board):
     assert lines[-1] == "| theirs | ≥ 0.500* | ≥ 75.0 % | nothing | 0.800 | – | – | 4 |"
 
 
-def test_overview_has_a_cell_for_every_table_and_method(board):
-    rows = [("t", "ours", 0.0, 0.9, 0.85), ("t", "theirs", 0.512, 0.8, np.nan), ("u", "ours", 0.04, 0.7, 0.65)]
-    results = pd.DataFrame(rows, columns=["table", "method", "lower", "label_raw", "label_released"])
-    assert list(board.overview(results))[1:] == [
-        "| method | t | u |",
-        "|---|---|---|",
-        "| ours | .000 / .900 / .850 | .040 / .700 / .650 |",
-        "| theirs | .512 / .800 / – | – / – / – |",
-    ]
-
-
 def test_a_result_replaces_the_older_one(board, tmp_path):
     path = tmp_path / "results.csv"
     names = list(board.METHODS)[:2]

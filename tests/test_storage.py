@@ -120,23 +120,6 @@ def test_a_loaded_encoder_does_what_the_saved_one_did(name, mixed, tmp_path):
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "model" / file).read_bytes()
 
 
-@pytest.mark.parametrize(
-    "density",
-    [MixtureDensity(2), *(FlowDensity(kind, n_steps=5) for kind in ("realnvp", "spline"))],
-    ids=["mixture", "realnvp", "spline"],
-)
-def test_a_density_alone(density, tmp_path):
-    x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
-    save(density, tmp_path / "settings")  # its settings, before it is fitted
-    assert load(tmp_path / "settings").n_features == 0
-    density.fit(x).double()
-    save(density, tmp_path / "density")
-    again = load(tmp_path / "density")
-    torch.testing.assert_close(again.log_prob(x.double()), density.log_prob(x.double()), **SAME_NUMBERS)
-    draws = [d.sample(5, torch.Generator().manual_seed(1)) for d in (density, again)]
-    torch.testing.assert_close(*draws, **SAME_NUMBERS)
-
-
 DISTRIBUTIONS = {
     "multivariate normal": lambda: td.MultivariateNormal(torch.zeros(2), torch.eye(2)),
     "independent normals": lambda: td.Independent(td.Normal(torch.zeros(2), torch.ones(2)), 1),

@@ -8,10 +8,9 @@ from scipy.stats import t
 from sklearn.metrics import accuracy_score
 
 from fairflows import DataError, FairFlow, FairMatching, Frontier, Release, certify, frontier
-from fairflows.bounds import cell_upper_bound, delta_of_look
 from fairflows.density import MixtureDensity
 from fairflows.paper.gaussians import make_gaussians
-from fairflows.tradeoff import check_target, count_labels, expected_bound, group_metrics, with_cells
+from fairflows.tradeoff import check_target, count_labels, group_metrics, with_cells
 
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
 
@@ -130,18 +129,6 @@ def test_a_target_that_so_few_persons_cannot_show_is_refused(categorical_table):
     with pytest.warns(UserWarning, match="Every release meets a distance of 1"):
         check_target(1, categorical_table, 0.05)
     check_target(0.01, None, 0.05)  # a latent: nothing is counted
-
-
-def test_the_expected_bound_is_about_what_certificates_come_out_at():
-    rng = np.random.default_rng(0)
-    laws, n = np.array([[0.3, 0.7], [0.4, 0.6]]), np.array([2000, 3000])
-    bounds = []
-    for _ in range(300):
-        counts = np.stack([rng.multinomial(size, law) for size, law in zip(n, laws, strict=True)])
-        bounds.append(cell_upper_bound(counts, delta_of_look(0.05, 1)))
-    share = np.mean(np.array(bounds) <= expected_bound(laws, n, 0.05))
-    assert share > 0.8  # one standard deviation to spare
-    assert expected_bound(np.eye(2), np.array([20, 20]), 0.05) == 1
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])

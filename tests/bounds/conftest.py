@@ -17,14 +17,10 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20240517)
 
 
-def covers(misses: np.ndarray, delta: float) -> bool:
+@pytest.fixture
+def covers() -> Callable[[np.ndarray, float], bool]:
     """Whether this many misses are no evidence that a bound misses more often than δ."""
-    return binomtest(int(np.sum(misses)), np.size(misses), delta, alternative="greater").pvalue > 1e-3
-
-
-@pytest.fixture(name="covers")
-def covers_fixture() -> Callable[[np.ndarray, float], bool]:
-    return covers
+    return lambda missed, delta: binomtest(int(np.sum(missed)), np.size(missed), delta, "greater").pvalue > 1e-3
 
 
 class Gaussians:

@@ -191,9 +191,11 @@ def test_repr_says_what_about_what_and_under_which_assumptions(certificate):
 
 
 def test_plot_shows_every_bound_and_the_target(certificate, changed):
-    raised = changed(changed(certificate, "attack", distance=0.01), "model", distance=0.2)
+    raised = changed(changed(certificate, "attack", distance=0.0109), "model", distance=0.1991)
     axes = raised.plot(before=0.7)
-    assert [text.get_text() for text in axes.texts] == ["≤ 0.034", "≤ 0.200", "≥ 0.010", "≥ 0.700", "target"]
+    assert [text.get_text() for text in axes.texts] == ["≤ 0.034", "≤ 0.200", "≥ 0.010", "≥ 0.700", "target"], (
+        "rounded to the safe side"
+    )
     assert len(axes.child_axes) == 1, "the scale of right guesses"
     given = axes.figure.add_subplot()
     three = replace(certificate, n={"a": 10, "b": 10, "c": 10}, target=None)

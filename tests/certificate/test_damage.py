@@ -6,6 +6,7 @@ import shutil
 import time
 
 import pytest
+from damages import cut_off, flipped, swapped
 from test_check import people
 
 import fairflows as ff
@@ -26,20 +27,6 @@ def made(tmp_path_factory):
         shared = share(table, quick=True, target=0.4, method=method, output=output)
         found[name] = place / name, shared.save(place / name, kind="parquet" if name == "rows" else "csv")
     return found
-
-
-def flipped(data, rng):
-    place = rng.randrange(len(data))
-    return data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :]
-
-
-def cut_off(data, rng):
-    return data[: rng.randrange(len(data))]
-
-
-def swapped(data, rng):
-    one, middle, other = sorted(rng.sample(range(len(data) + 1), 3))
-    return data[:one] + data[middle:other] + data[one:middle] + data[other:]
 
 
 def places(value, path=()):

@@ -16,8 +16,6 @@ from fairflows.table.persons import Key, Persons
 
 KEY = Key(range(32))
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
-# Two trainings of the same steps: float32 sums may be taken in another order.
-SAME_TRAINING = {"rtol": 1e-4, "atol": 1e-5}
 QUICK = {
     "n_epochs": 2,
     "hidden": (8, 8),
@@ -31,15 +29,6 @@ QUICK = {
 @pytest.fixture(scope="module")
 def fitted(mixed):
     return FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
-
-
-def test_the_same_seed_and_key_give_the_same_encoder(mixed, fitted):
-    again = FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
-    for first, second in zip(fitted.flow_.bijection.parameters(), again.flow_.bijection.parameters(), strict=True):
-        torch.testing.assert_close(first, second, **SAME_TRAINING)
-    other = FairFlow(**QUICK, random_state=1).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
-    Z = fitted.transform(mixed.X, sensitive_features=mixed.a)
-    assert not np.allclose(Z, other.transform(mixed.X, sensitive_features=mixed.a))
 
 
 def test_several_classes_and_none(mixed):

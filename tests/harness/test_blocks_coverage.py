@@ -6,18 +6,13 @@ share δ of the runs. Conditions of the law that are broken on purpose show that
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import beta
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from blocks import POPULATIONS, Kinds, cut_tree, distance, leaf_masses, misses_of, true_distance
+from scipy.stats import beta
 
 import fairflows as ff
 from fairflows.bounds import blocks_upper_bound

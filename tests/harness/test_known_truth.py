@@ -7,15 +7,11 @@ it in at most a share δ of the runs.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from populations import POPULATIONS, Population
 
 from fairflows import Certificate, DataWarning

@@ -1,13 +1,6 @@
 """The report in a real browser: it shows, nothing runs, nothing is cut off."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from test_page import EVIL, contents
 from webdriver import Browser, missing
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import fairflows as ff
+from fairflows.certificate.check import file_sha256
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +44,11 @@ def test_the_statement_is_an_in_toto_statement_of_these_files(folder):
     parsed = json_format.Parse(text, statement_pb2.Statement())
     statement.Statement.copy_from_pb(parsed).validate()
     names = {subject.name: subject.digest["sha256"] for subject in parsed.subject}
-    assert names == {name: ff_sha256(folder / name) for name in ("shared.csv", "report-public.html")}
+    assert names == {name: file_sha256(folder / name) for name in ("shared.csv", "report-public.html")}
     assert json.loads(text)["predicate"] == json.loads((folder / "certificate.json").read_text())
     broken = json.loads(text) | {"_type": "something else"}
     with pytest.raises(ValueError, match="type"):
         statement.Statement.copy_from_pb(json_format.ParseDict(broken, statement_pb2.Statement())).validate()
-
-
-def ff_sha256(path: Path) -> str:
-    from fairflows.certificate.check import file_sha256
-
-    return file_sha256(path)
 
 
 def test_it_is_signed_and_verified_by_other_tools(folder):
@@ -94,7 +89,7 @@ def test_the_spdx_package_is_one(folder):
     with (folder / "spdx.json").open() as file:
         model.JSONLDDeserializer().read(file, found)
     (package,) = found.foreach_type(model.dataset_DatasetPackage)
-    assert package.verifiedUsing[0].hashValue == ff_sha256(folder / "shared.csv")
+    assert package.verifiedUsing[0].hashValue == file_sha256(folder / "shared.csv")
     assert not found.missing_ids
 
 
