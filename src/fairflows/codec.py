@@ -13,6 +13,7 @@ As a cell (`CellCodec`), a row is one combination of levels, and a cell is one w
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -56,7 +57,7 @@ Reason = Literal["unseen", "missing", "beyond", "off grid"]
 UNKNOWN: tuple[Reason, ...] = ("unseen", "missing")
 """The reasons for which a value cannot be brought back."""
 _SAID: dict[Reason, str] = {
-    "beyond": "Values outside the training range",
+    "beyond": "Values outside the training range, as in another unit",
     "off grid": "Values between the points of the training grid, rounded to them",
     "unseen": "Categories that the training rows did not have, treated alike in every group",
     "missing": "Values that are missing where none was in training, treated alike in every group",
@@ -100,23 +101,24 @@ class OutsideValues:
                 unknown |= rows
         return unknown
 
-    def warn(self) -> None:
-        """Warn once of all values that were brought back or could not be."""
-        counts, said = self.by_column() if self.rows else {}, []
-        for reason, message in _SAID.items():
-            columns = [f"{name!r} ({count[reason]:,})" for name, count in counts.items() if reason in count]
-            if columns:
-                said.append(f"{message}: column {', '.join(columns)}.")
-        if said:
-            warn_user(" ".join(said))
-
-    def by_column(self) -> dict[str, dict[str, int]]:
+    def counts(self) -> Counter[tuple[str, Reason]]:
         """Return the number of values outside, by column and reason."""
-        counts: dict[str, dict[str, int]] = {}
-        for (column, reason), rows in self.rows.items():
-            if rows.any():
-                counts.setdefault(column, {})[reason] = int(rows.sum())
-        return counts
+        return Counter({at: int(rows.sum()) for at, rows in self.rows.items()})
+
+    def warn(self) -> None:
+        """Warn once of all of them."""
+        warn_of_outside(self.counts())
+
+
+def warn_of_outside(counts: Mapping[tuple[str, Reason], int]) -> None:
+    """Warn once of all values that were brought back or could not be, given their number by column and reason."""
+    said = []
+    for reason, message in _SAID.items():
+        columns = [f"{name!r} ({count:,})" for (name, why), count in counts.items() if why == reason]
+        if columns:
+            said.append(f"{message}: column {', '.join(columns)}.")
+    if said:
+        warn_user(" ".join(said))
 
 
 class Levels:

@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
+from fairflows.codec import Reason, warn_of_outside
 from fairflows.encoder.base import MORE_ROWS, Encoder, fitted_encoder
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.release import Release
@@ -122,8 +123,7 @@ def encode_batch(model: Encoder, batch: Batch, *, key: bytes | None = None, **se
 class Found:
     """Findings about encoded rows, added up over batches."""
 
-    unknown: Counter[Hashable] = field(default_factory=Counter)  # rows with values that training did not have, by group
-    beyond: Counter[str] = field(default_factory=Counter)  # numbers beyond the training range, by column
+    outside: Counter[tuple[str, Reason]] = field(default_factory=Counter)  # values that training did not have
     dropped: int = 0  # rows without a group or a label
     counts: npt.NDArray[np.int64] | None = None  # (K, k): rows by group and cell, of a release
     no_label: bool = False  # whether labels could not be looked at
@@ -131,8 +131,7 @@ class Found:
 
     def add(self, other: Found) -> None:
         """Add the findings of another batch."""
-        self.unknown.update(other.unknown)
-        self.beyond.update(other.beyond)
+        self.outside.update(other.outside)
         self.dropped += other.dropped
         if other.counts is not None:
             self.counts = other.counts if self.counts is None else self.counts + other.counts
@@ -148,15 +147,7 @@ class Found:
                 f"The model was fitted to rows with a known {label!r}, a column that these rows lack: the certificate "
                 "does not cover persons who would never have one."
             )
-        if total := self.unknown.total():
-            counts = ", ".join(f"{group}: {count:,}" for group, count in self.unknown.items())
-            warn_user(
-                f"{total:,} rows hold categories that the training rows did not have, or miss a value where none was "
-                f"missing ({counts}). They take one map, the same for every group."
-            )
-        if self.beyond:
-            columns = ", ".join(f"{name!r} ({count:,})" for name, count in self.beyond.items())
-            warn_user(f"Numbers beyond the training range, as in another unit: column {columns}.")
+        warn_of_outside(self.outside)
 
 
 class BatchEncoder:
@@ -273,8 +264,7 @@ class BatchEncoder:
             encoded = encoder.draw(cells)
         else:
             encoded = encoder.encode(rows)
-        found.unknown.update(rows.count_unknown(encoder.groups_))
-        found.beyond.update({name: n["beyond"] for name, n in rows.outside.by_column().items() if "beyond" in n})
+        found.outside = rows.outside.counts()
         if persons is not None and persons.names is not None:
             found.rows_each = pd.Series(persons.rows_each(), keyed_hashes(persons.names, b"", "rows of a person"))
         table = as_arrow(encoded, self._types)

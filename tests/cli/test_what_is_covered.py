@@ -144,10 +144,10 @@ def test_trees_are_not_certified_for_more_rows_of_a_person_than_they_were_cut_fo
 def test_numbers_in_another_unit_are_counted(run, folder):
     new = loans(300, 2)
     code, _, err = encode(run, folder, new)
-    assert (code, "beyond" in err) == (0, False), "fresh rows of the same law"
+    assert (code, "outside" in err) == (0, False), "fresh rows of the same law"
     code, _, err = encode(run, folder, new.assign(income=new["income"] * 100, age=new["age"].astype(float)))
     n = new["repaid"].notna().sum()
-    assert (code, f"Numbers beyond the training range, as in another unit: column 'income' ({n})" in err) == (0, True)
+    assert (code, f"Values outside the training range, as in another unit: column 'income' ({n})" in err) == (0, True)
 
 
 def test_groups_that_print_alike_are_one_group(run, folder):

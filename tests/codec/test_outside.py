@@ -31,6 +31,13 @@ LATER = pd.DataFrame(
         "land": ["de", "de", "de", "fr", None],
     }
 )
+UNKNOWN = {
+    ("town", "unseen"): 2,
+    ("town", "missing"): 1,
+    ("pet", "unseen"): 1,
+    ("land", "unseen"): 1,
+    ("land", "missing"): 1,
+}
 
 
 def encode(codec, rows, **settings):
@@ -58,12 +65,8 @@ def test_a_codec_notes_what_is_outside(codec):
     (x, log_det), found = encoded(codec, LATER)
     assert np.isfinite(x).all()
     assert np.isfinite(log_det).all()
-    assert found.by_column() == {
-        "town": {"unseen": 2, "missing": 1},
-        "age": {"missing": 1, "beyond": 1, "off grid": 1},
-        "pet": {"unseen": 1},
-        "land": {"unseen": 1, "missing": 1},
-    }
+    of_age = {("age", "missing"): 1, ("age", "beyond"): 1, ("age", "off grid"): 1}
+    assert found.counts() == {**UNKNOWN, **of_age}
     # Rounding and continuing the range bring a value back; an unseen category and a new gap do not.
     assert found.unknown.tolist() == [False, True, True, True, True]
 
@@ -71,12 +74,7 @@ def test_a_codec_notes_what_is_outside(codec):
 def test_rows_of_cells_note_what_is_outside(cell_codec):
     cells, found = encoded(cell_codec, LATER)
     assert ((cells >= 0) & (cells < cell_codec.n_cells_)).all()
-    assert found.by_column() == {
-        "town": {"unseen": 2, "missing": 1},
-        "age": {"missing": 1},  # bins reach as far as one likes
-        "pet": {"unseen": 1},
-        "land": {"unseen": 1, "missing": 1},
-    }
+    assert found.counts() == {**UNKNOWN, ("age", "missing"): 1}, "bins reach as far as one likes"
     assert found.unknown.tolist() == [False, True, True, True, True]
 
 
@@ -100,5 +98,5 @@ def test_one_warning_counts_the_numbers_that_were_brought_back(codec):
         encode(codec, rows)
     assert [warning.category for warning in caught] == [DataWarning]
     message = str(caught[0].message)
-    assert "outside the training range: column 'rent' (10)" in message
+    assert "outside the training range, as in another unit: column 'rent' (10)" in message
     assert "training grid, rounded to them: column 'age' (30)" in message

@@ -429,7 +429,7 @@ def test_what_was_released_once_is_attacked_as_it_was_released(rows, output):
         ff.audit(RawFeatures(key=KEY).fit(train), train, test, encoded=encoded, quick=True)
 
 
-@pytest.mark.filterwarnings("ignore:Numbers beyond the training range")
+@pytest.mark.filterwarnings("ignore:Values outside the training range")
 def test_drawn_rows_stream_with_one_type_per_column(rows, tmp_path, monkeypatch):
     """Also where a batch has rows of one fold only."""
     monkeypatch.setattr("fairflows.stream.BATCH_ROWS", 50)

@@ -166,11 +166,6 @@ class Rows:
             warn_user(FRESH_COINS)
         return self.persons
 
-    def count_unknown(self, groups: Sequence[Hashable]) -> dict[Hashable, int]:
-        """Count the rows of each group with a value that could not be brought back; after encoding."""
-        counts = np.bincount(self.group[self.outside.unknown], minlength=len(groups))
-        return dict(zip(groups, counts.tolist(), strict=False))  # without groups all rows have the number 0
-
 
 @dataclass(frozen=True)
 class TrainingRows(Rows):
