@@ -72,8 +72,6 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.release.derived_columns": "Formula Lookup",
     "fairflows.release.rules": "Rule",
     "fairflows.release.partitions": "NumericView NumberColumn LevelColumn TreePartition",
-    "sklearn.linear_model": "LogisticRegression",
-    "sklearn.ensemble": "HistGradientBoostingClassifier HistGradientBoostingRegressor",
     "torch.distributions": "Normal MultivariateNormal Independent MixtureSameFamily Categorical Laplace StudentT Chi2 "
     "Gamma Beta Dirichlet Exponential",
 }
@@ -105,9 +103,8 @@ def save(model: Any, path: str | Path) -> None:
     Parameters
     ----------
     model : encoder or density
-        What to save. Classifiers inside it must be `LogisticRegression` or scikit-learn's gradient-boosted trees:
-        others have no form but a pickle. A `Bijection` or `Density` of your own is saved without its code, which
-        `load` then takes as ``own``.
+        What to save. A `Bijection` or `Density` of your own is saved without its code, which `load` then takes as
+        ``own``.
     path : str or Path
         The folder to write; one that holds a model is replaced.
 
@@ -202,22 +199,13 @@ def state_of(value: object) -> State:
         settings = value.get_params(deep=False)
         left_out = {*settings, "_metadata_request"}  # which scikit-learn asks for again
         fitted = {name: part for name, part in vars(value).items() if name not in left_out}
-        return {"settings": _chosen(type(value), settings), "fitted": fitted}
+        return {"settings": settings, "fitted": fitted}
     if is_dataclass(value):
         return {part.name: getattr(value, part.name) for part in fields(value)}
     # Attributes that are computed from the others, and kept, are left out.
     bases = type(value).__mro__
     cached = {name for base in bases for name, part in vars(base).items() if isinstance(part, cached_property)}
     return {name: part for name, part in vars(value).items() if name not in cached}
-
-
-def _chosen(kind: type, settings: State) -> State:
-    """Return the settings; of scikit-learn's classes those that are not defaults, which differ between its releases."""
-    if not kind.__module__.startswith("sklearn."):
-        return settings
-    defaults = {name: parameter.default for name, parameter in inspect.signature(kind).parameters.items()}
-    # As text, because True equals 1 and is another setting.
-    return {name: setting for name, setting in settings.items() if repr(setting) != repr(defaults[name])}
 
 
 def _built(kind: type, state: State) -> Any:
@@ -316,9 +304,8 @@ class _Writer:
         what = "a function" if inspect.isroutine(value) else f"a {kind.__name__}"
         raise DataError(
             f"{where}: {what} cannot be saved: a saved model holds no code. What can: fairflows' own encoders, "
-            "densities and releases, common torch.distributions, LogisticRegression, "
-            "HistGradientBoostingClassifier, and objects of your own with to_dict and from_dict, as a Bijection or a "
-            "Density has. A setting that only training needs may be replaced with set_params first."
+            "densities and releases, common torch.distributions, and objects of your own with to_dict and from_dict, "
+            "as a Bijection or a Density has. A setting that only training needs may be replaced with set_params first."
         )
 
     def _state(self, state: State, where: str) -> State:
