@@ -40,6 +40,7 @@ from fairflows.table.table import Table
 
 MEASURES = ("delta", "adversary_accuracy", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
 _N_CELLS = (2, 4, 8, 16, 32, 64)
+_N_DRAWS = 10_000  # from each group that Δ is estimated from, with a standard error below 0.005
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,6 @@ def frontier(
     strengths: Sequence[float] = (0.0, 0.02, 0.1, 0.2, 0.9),
     seeds: int | Sequence[int] = 1,
     validation: Table | None = None,
-    n_draws: int = 10_000,
 ) -> Frontier:
     """Train every strength with every seed in one run, and measure all of them.
 
@@ -145,9 +145,6 @@ def frontier(
     validation : Table, default=None
         Rows to measure on; by default a fifth of the persons of `table`, who are kept out of training. They cannot
         certify a model, because a model may be chosen by them.
-    n_draws : int, default=10_000
-        Draws from each group that Δ is estimated from (standard error below 0.5/√n), at most 8,000,000/K² for
-        K groups. An encoder of cells has it exactly.
 
     Examples
     --------
@@ -175,7 +172,7 @@ def frontier(
         estimator.set_params(identifier=str(table.identifier.name))
     encoders = estimator.fit_path(table, strengths=strengths, seeds=seeds)
     rows = [
-        {"strength": strength, "seed": seed, **_measure(encoder, validation, n_draws)}
+        {"strength": strength, "seed": seed, **_measure(encoder, validation)}
         for (strength, seed), encoder in zip(product(strengths, seeds), encoders, strict=True)
     ]
     for ledger in {id(encoder.ledger_): encoder.ledger_ for encoder in encoders if is_fitted(encoder)}.values():
@@ -183,13 +180,13 @@ def frontier(
     return Frontier(encoders, pd.DataFrame(rows))
 
 
-def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:
+def _measure(encoder: Encoder, rows: Table) -> dict[str, float]:
     if not is_fitted(encoder):  # it diverged: the others of the run are kept, and this one says so
         return {"delta": np.nan}
     law = encoder.latent_law()
     if law is None and encoder.traits.cells:
         law = ExactLaw(counted_laws(encoder, rows, encoder.groups_))
-    measured = _model_distance(law, n_draws, len(encoder.groups_))
+    measured = _model_distance(law, len(encoder.groups_))
     if encoder.classes_ is not None and rows.y is not None:
         predicted, groups = encoder.predict_rows(read_again(encoder, rows)), rows.group_numbers(encoder.groups_)
         counts = count_labels(encoder.classes_, np.asarray(rows.y), predicted, groups, len(encoder.groups_))
@@ -253,7 +250,7 @@ def counted_laws(encoder: Encoder, rows: Table, groups: list[Hashable]) -> Float
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
-def _model_distance(law: LatentLaw | None, n_draws: int, n_groups: int) -> dict[str, float]:
+def _model_distance(law: LatentLaw | None, n_groups: int) -> dict[str, float]:
     """Return Δ and the best adversary's accuracy under the encoder's own densities."""
     if law is None:
         return {"delta": np.nan, "adversary_accuracy": np.nan}
@@ -263,7 +260,7 @@ def _model_distance(law: LatentLaw | None, n_draws: int, n_groups: int) -> dict[
             "delta": float(exact_statistical_distance(laws)),
             "adversary_accuracy": float(exact_adversary_accuracy(laws)),
         }
-    table = law.log_density_table(affordable_draws(n_draws, n_groups), CHOOSING)
+    table = law.log_density_table(affordable_draws(_N_DRAWS, n_groups), CHOOSING)
     return {"delta": statistical_distance(table), "adversary_accuracy": adversary_accuracy(table)}
 
 

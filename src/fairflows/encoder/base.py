@@ -157,8 +157,6 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         The columns of encoded rows.
     n_cells_ : int or None
         The number of cells, for an encoder whose output is a cell.
-    held_out_log_likelihood_ : ndarray of shape (K,), or None
-        Mean log-likelihood of the groups' densities on rows that they were not fitted to.
     """
 
     sensitive: str | list[str] | None
@@ -174,7 +172,6 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     ranges_: dict[Hashable, tuple[float, float, int]]
     output_: EncodedColumns
     n_cells_: int | None = None
-    held_out_log_likelihood_: FloatArray | None = None
 
     # With metadata routing an encoder gets the attribute without being told to ask for it (set_fit_request and others).
     __metadata_request__fit: ClassVar = {"sensitive_features": True}

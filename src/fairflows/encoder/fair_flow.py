@@ -213,7 +213,7 @@ class FairFlow(Encoder):
         return fit_flows(self, x, log_det, labels, rows, gammas, seeds)
 
     @property
-    def held_out_log_likelihood_(self) -> FloatArray | None:  # type: ignore[override]
+    def held_out_log_likelihood_(self) -> FloatArray | None:
         """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
         check_is_fitted(self, "ledger_")
         return self.flow_.held_out_log_likelihood

@@ -80,6 +80,8 @@ class FairMatching(Encoder):
 
     Attributes
     ----------
+    held_out_log_likelihood_ : ndarray of shape (K,)
+        Mean log p̂_a of rows that the densities were not fitted to.
     latent_laws_ : ndarray of shape (K, m)
         The exact law of the encoded cell in each group, under the estimated densities.
 
@@ -110,6 +112,7 @@ class FairMatching(Encoder):
     model_: CellModel = field(init=False)
     matched_: IntArray = field(init=False)
     split_: IntArray = field(init=False)
+    held_out_log_likelihood_: FloatArray = field(init=False)
     latent_laws_: FloatArray = field(init=False)
     class_of_cell_: IntArray | None = field(init=False)
 

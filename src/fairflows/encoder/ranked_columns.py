@@ -26,7 +26,6 @@ _MOST_LEVELS = 64  # of a column; rarer categories count as one
 _RANK_STEPS = 2.0**12
 _LOADING_STEPS = 2.0**24
 _SAMPLE = 30_000  # rows that the components are fitted to
-_ROWS_PER_CHUNK = 2**15
 
 
 @dataclass(frozen=True)
@@ -180,17 +179,12 @@ class PrincipalComponents:
 
     def scores(self, X: pd.DataFrame) -> FloatArray:
         """Return the components of rows, (n_rows, n_components); not centred."""
-        n_numbers, found = len(self.columns.numbers), np.empty((len(X), self.loadings.shape[1]))
-        if not found.shape[1]:
-            return found
-        of_indicators = np.vstack([self.loadings[n_numbers:], np.zeros(found.shape[1])])  # the last where none is 1
-        for start in range(0, len(X), _ROWS_PER_CHUNK):
-            chunk = slice(start, start + _ROWS_PER_CHUNK)
-            ranks, places = self.columns.features(X.iloc[chunk])
-            part = ranks @ self.loadings[:n_numbers]
-            for place in places:
-                part += of_indicators[place]
-            found[chunk] = part
+        n_numbers, n_components = len(self.columns.numbers), self.loadings.shape[1]
+        of_indicators = np.vstack([self.loadings[n_numbers:], np.zeros(n_components)])  # the last where none is 1
+        ranks, places = self.columns.features(X)
+        found = ranks @ self.loadings[:n_numbers]
+        for place in places:
+            found += of_indicators[place]
         return found
 
 

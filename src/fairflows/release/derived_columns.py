@@ -42,7 +42,6 @@ _FEW = 8  # a column with so few values is not computed by a formula, nor part o
 _MOST_PARTS = 60  # of a sum
 _MOST_ERROR = 0.02  # of the spread of a column, for a formula that leaves a rest
 _MOST_TIME_ERROR = 0.1  # the same for times, of which a quarter may be further apart
-_NEARLY_WHOLE = 0.05
 _MICROSECOND = 1e-6
 
 _LINEAR = "sum"

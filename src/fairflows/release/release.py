@@ -259,7 +259,11 @@ class Release(Encoder):
         """
         self._check_settings()
         forget(self)
-        model, cells = self._around(encoder, _repeatable(rows), Z, y)
+        repeatable = _repeatable(rows)
+        if Z is None and not encoder.traits.cells:
+            Z = encoder.encode(repeatable)
+        model = self._model_of(encoder, Z, y)
+        cells = encoder.cells(repeatable) if model.cut is None else model.cut.cells(Z)
         self.encoder, self.n_folds, self.models_ = encoder, 1, [model]
         self._take_over([encoder], rows, cells, _Given(rows.X, y, None))
         self.plan_ = self.table_ = None
@@ -290,10 +294,12 @@ class Release(Encoder):
         for f, encoder in enumerate(encoders):
             if isinstance(encoder, FairTree) and dealt.cut_at:
                 encoder.cut(_as_read_by(encoder, rows, dealt.cut_at[f], encoders[0]))
-        self.models_ = [
-            self._around(encoder, _part_of_fit(encoder, part), None, part.label)[0]
-            for encoder, part in zip(encoders, dealt.parts, strict=True)
-        ]
+        self.models_ = []
+        for encoder, part in zip(encoders, dealt.parts, strict=True):
+            Z = None
+            if not encoder.traits.cells:
+                Z = encoder.encode(_repeatable(encoder.read(part.X, part.sensitive_features)))
+            self.models_.append(self._model_of(encoder, Z, part.label))
         cells, outside = self._cells_by_fold(_repeatable(rows), dealt.fold)
         self._take_over(encoders, rows, cells, given)
         self.plan_, self.table_ = dealt.plan, None
@@ -306,17 +312,10 @@ class Release(Encoder):
         self.ledger_ = Ledger.of(rows.X, persons if dealt.named else Persons.unnamed(len(rows.X)), self.key_)
         return cells, outside
 
-    def _around(
-        self, encoder: Encoder, rows: Rows | None, Z: pd.DataFrame | None, y: LabelsLike | None
-    ) -> tuple[FoldModel, Cells]:
-        """Choose the cells of an encoder that gives none by some rows; return the model and the cells of these."""
-        if encoder.traits.cells:
-            cells = np.empty(0, dtype=np.intp) if rows is None else encoder.cells(rows)
-            return FoldModel(encoder, sum(encoder.traits.cells), None), cells
+    def _model_of(self, encoder: Encoder, Z: pd.DataFrame | None, y: LabelsLike | None) -> FoldModel:
+        """Return the model of a fitted encoder; where that gives no cells, encoded rows are cut into some."""
         if Z is None:
-            if rows is None:
-                raise DataError("An encoder that gives no cells needs rows to choose them by.")
-            Z = encoder.encode(rows)
+            return FoldModel(encoder, sum(encoder.traits.cells), None)
         if self.n_cells == "auto":
             raise DataError("n_cells='auto' is for encoders that plan their cells (FairTree); give a number.")
         codes = _label_codes(encoder, y)
@@ -326,7 +325,7 @@ class Release(Encoder):
                 "for a label with classes. Take FairTree, which gives cells without one."
             )
         cut = TreePartition.fit(Z, codes, self.n_cells or _LEAVES, self.random_state)
-        return FoldModel(encoder, cut.n_cells, cut), cut.cells(Z)
+        return FoldModel(encoder, cut.n_cells, cut)
 
     def _take_over(self, encoders: Sequence[Encoder], rows: Rows, cells: Cells, given: _Given) -> None:
         """Set the attributes that all models share, and the mean label of each cell."""
@@ -778,13 +777,6 @@ def _as_read_by(encoder: Encoder, rows: Rows, places: Places, first: Encoder) ->
     part = rows.take(places)
     X = part.X if encoder.schema_ == first.schema_ else encoder.schema_.apply(part.X)
     return replace(part, X=plain_numbers(X))
-
-
-def _part_of_fit(encoder: Encoder, part: _Given) -> Rows | None:
-    """Return the rows that the cells of an encoder are chosen by, where it gives none itself."""
-    if encoder.traits.cells:
-        return None
-    return _repeatable(encoder.read(part.X, part.sensitive_features))
 
 
 def _take_values(values: Any, places: Places) -> Any:
