@@ -51,26 +51,3 @@ def test_typical_rows_are_means_and_most_frequent_values(board):
     assert found["age"].tolist() == [30, 50]
     assert found["job"].tolist()[1] == "b"
     assert pd.isna(found["town"][0])
-
-
-def test_summary_shows_every_measure_and_a_dash_for_none(board):
-    known = {"table": "t", "fitted": 1200, "held_out": 800, "columns": 3, "label_alone": 0.2, "seconds": 4.2}
-    rows = {"method": "ours", "lower": 0.0, "promise": 0.1, "about": "persons to come", "label_raw": 0.9}
-    rows |= {"label_released": 0.85, "worst": 0.02, "lower_persons": np.nan}
-    drawn = {"method": "theirs", "lower": 0.5, "about": "nothing", "label_raw": 0.8, "lower_persons": 0.7}
-    refused = {"method": "none", "about": "refused", "seconds": np.nan}
-    *lines, last = board.summary(pd.DataFrame([known | rows, known | drawn, known | refused]))
-    assert last == "| none | – | – | refused | – | – | – | – |"
-    assert lines[1].startswith("**t**: 1,200 persons fitted to, 800 held out")
-    assert lines[-2] == "| ours | ≥ 0.000 | ≥ 50.0 % | Δ ≤ 0.100, persons to come | 0.900 | 0.850 | 0.020 | 4 |"
-    assert lines[-1] == "| theirs | ≥ 0.500* | ≥ 75.0 % | nothing | 0.800 | – | – | 4 |"
-
-
-def test_a_result_replaces_the_older_one(board, tmp_path):
-    path = tmp_path / "results.csv"
-    names = list(board.METHODS)[:2]
-    for method, lower in [(names[1], 0.5), (names[0], 0.1), (names[1], 0.4)]:
-        board.write({"table": "adult", "method": method, "lower": lower}, path)
-    found = pd.read_csv(path)
-    assert found["method"].tolist() == names
-    assert found["lower"].tolist() == [0.1, 0.4]

@@ -185,8 +185,6 @@ def test_column_types_are_saved_under_names_that_every_pandas_knows(tmp_path):
 
 
 def saved_values(model, entry, content):
-    """The tagged values of a saved model with this entry."""
-
     def walk(value):
         if isinstance(value, dict):
             yield from [value] if value.get(entry) == content else []

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.usefixtures("few_trees")
 
 @pytest.fixture(scope="module")
 def adult():
-    """Some rows and columns of Adult: few cells, whose laws are fitted in no time."""
     table = load_adult()
     table.X = table.X[["education", "occupation", "relationship", "race"]]
     train, validation, test = table.paper_split()
@@ -48,8 +47,6 @@ def pair_of(make, **settings):
 
 
 class TestArrays:
-    """Any representation, with nothing known of how it was made."""
-
     def test_known_distance(self):
         train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=8000, random_state=0)
         found = audit((train.X, test.X.to_numpy()), train, test, quick=True)
@@ -63,15 +60,9 @@ class TestArrays:
         found = audit((train.X, test.X), train, test, quick=True)
         assert found.attack_lower == 0
 
-    def test_enormous_numbers(self):
+    def test_every_adversary_reads_enormous_numbers(self):
         train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=2000, random_state=1)
-        found = audit((1e300 * train.X, 1e300 * test.X), train, test)
-        assert set(found.to_frame().index) == set(LEARNERS)
-        assert found.attack_lower > 0.15
-
-    def test_every_adversary_gets_a_line(self):
-        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=2000, random_state=1)
-        found = audit((train.X, test.X), train, test, n_jobs=2)
+        found = audit((1e300 * train.X, 1e300 * test.X), train, test, n_jobs=2)
         assert set(found.to_frame().index) == set(LEARNERS)
         assert (found.to_frame()["lower"] > 0.15).all()
         assert found.best in repr(found)

@@ -53,7 +53,6 @@ def certificate() -> Certificate:
 
 
 def with_statement(values, place, **changes):
-    """Plain values of a certificate with one statement changed."""
     statements = [dict(s) for s in values["statements"]]
     statements[place].update(changes)
     return {**values, "statements": statements}

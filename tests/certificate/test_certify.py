@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from known_encoders import FixedCells, column
-from scipy.stats import norm
 
 from fairflows import DataError, FairMatching, FairTree, Table, certify, verify
 from fairflows.bounds import cell_upper_bound, delta_of_look, exact_statistical_distance
@@ -17,7 +16,6 @@ FIRST = delta_of_look(0.01, 1)
 
 
 def counts_of(model, rows, where=slice(None)):
-    """Rows of each group in each cell, the cells, the groups."""
     cells = cells_of(model, rows)[where]
     group = pd.Index(model.groups_).get_indexer(rows.a)[where]
     counts = np.zeros((len(model.groups_), model.n_cells_))
@@ -201,31 +199,6 @@ def test_a_cell_that_is_none_of_them_is_refused(wrong):
         DataError, match=rf"FixedCells must give cells in 0 … 1 .*\d rows have another, the first {wrong}\."
     ):
         certify(model, tables[1])
-
-
-def thirds(x):
-    """Cuts a line in three."""
-    return np.searchsorted([-0.5, 0.5], x["x"].to_numpy())
-
-
-def on_a_line(n, step=0.2, seed=0, n_groups=3):
-    """Groups that lie on a line one after the other."""
-    a = np.arange(n) % n_groups
-    x = np.random.default_rng(seed).normal(step * (a - (n_groups - 1) / 2))
-    return Table({"x": x, "a": a}, sensitive="a", kinds={"x": "continuous"})
-
-
-def test_three_groups():
-    """The distance of the worst pair."""
-    model, rows = FixedCells(thirds, 3).fit(on_a_line(90, seed=1)), on_a_line(9000)
-    certificate = certify(model, rows, target=0.3)
-    laws = np.diff(norm.cdf([-np.inf, -0.5, 0.5, np.inf] - 0.2 * np.array([[-1], [0], [1]])), axis=1)
-    delta = exact_statistical_distance(laws)
-    assert delta < certificate.cell_upper < delta + 0.1
-    assert certificate.status == "CERTIFIED"
-    assert certify(model, rows, target=0.15).status == "NOT_MET"
-    assert certificate.n == {"0": 3000, "1": 3000, "2": 3000}
-    assert spent(certificate) == {"population row": FIRST}
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,6 @@ def two_humps():
 
 @pytest.fixture(scope="module")
 def attacked(two_humps):
-    """What adversaries reach against the encoder."""
     return audit(*two_humps, quick=True)
 
 

@@ -50,7 +50,6 @@ def certificate(model):
 
 @pytest.fixture
 def public(model, certificate, tmp_path):
-    """The public files, which a test may change."""
     return released(model, people(1), certificate, tmp_path / "public")
 
 
@@ -324,7 +323,6 @@ def shared_twice(tmp_path_factory):
 
 @pytest.fixture
 def received(shared_twice, tmp_path):
-    """What a receiver gets of the first result: two files."""
     for name in ("certificate.json", "shared.csv"):
         (tmp_path / name).write_bytes((shared_twice / "one" / name).read_bytes())
     return tmp_path

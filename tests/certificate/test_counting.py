@@ -31,7 +31,6 @@ def fitted(**settings):
 
 
 def numbers_given(n):
-    """Numbers of n certificates of one model on the same persons."""
     model, rows = fitted(key=bytes(32)), people(1)
     return [certify(model, rows, random_state=seed).look for seed in range(n)]
 

@@ -30,7 +30,6 @@ def made(tmp_path_factory):
 
 
 def places(value, path=()):
-    """All places in a JSON value."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     yield from ([path] if path else [])
     for name, item in inside:

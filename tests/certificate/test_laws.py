@@ -46,7 +46,6 @@ class Population:
         return law / law.sum(axis=1, keepdims=True)
 
     def laws_given(self, label: int) -> np.ndarray:
-        """The same of a random row with one label."""
         law = self.laws(of_rows=True) * (self.labels if label else 1 - self.labels)
         return law / law.sum(axis=1, keepdims=True)
 

@@ -30,7 +30,6 @@ def record(frame=FRAME, names=NAMES, model="m", request=None):
 
 
 def numbers_given(n):
-    """Numbers of n looks at the same persons."""
     return [record().number for _ in range(n)]
 
 

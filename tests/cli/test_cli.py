@@ -41,7 +41,6 @@ def people(n=1500, seed=0):
 
 
 def loans(n=1200, seed=0):
-    """A table of numbers, two groups and two labels."""
     rng = np.random.default_rng(seed)
     sex = rng.choice(["f", "m"], n)
     age = rng.integers(18, 80, n)
@@ -52,7 +51,6 @@ def loans(n=1200, seed=0):
 
 @pytest.fixture(scope="module")
 def fitted(run, few_epochs, tmp_path_factory):
-    """A folder that `share` wrote, with its table and held-out rows."""
     folder = tmp_path_factory.mktemp("fitted")
     loans().to_csv(folder / "loans.csv", index=False)
     loans(800, seed=1).to_csv(folder / "new.csv", index=False)

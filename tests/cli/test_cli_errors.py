@@ -27,7 +27,6 @@ def people(n):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a table, and the parts of a result that encoding needs."""
     frame = people(300)
     frame.to_csv(tmp_path / "loans.csv", index=False)
     frame.assign(sex=frame["sex"].where(frame.index > 2)).to_csv(tmp_path / "holes.csv", index=False)

@@ -10,7 +10,6 @@ SHARE = ["--sensitive", "AGE", "--label", "repaid", "--output", "cell", "--quick
 
 
 def credit(n=1500, seed=0):
-    """A table with an age, a sex, rare levels of education, and a label."""
     rng = np.random.default_rng(seed)
     age = rng.integers(20, 70, n)
     income = np.round(rng.lognormal(3, 0.4, n) + age / 20, 1)
@@ -27,7 +26,6 @@ def credit(n=1500, seed=0):
 
 @pytest.fixture(scope="module")
 def fitted(run, tmp_path_factory):
-    """A folder that `share` wrote about two groups of ages; and a later file."""
     folder = tmp_path_factory.mktemp("real")
     credit().to_csv(folder / "credit.csv", index=False)
     credit(600, seed=1).to_csv(folder / "later.csv", index=False)
@@ -83,7 +81,6 @@ def test_describe_says_what_to_expect(run, fitted, tmp_path):
 
 
 def with_gaps(n, seed):
-    """Rows with gaps among whole numbers, and a column without any value."""
     days = pd.Series(np.arange(n) % 30, dtype="Int64").mask(np.arange(n) % 7 == 0)
     return credit(n, seed).drop(columns=["sex", "education"]).assign(days=days, nothing=np.nan)
 

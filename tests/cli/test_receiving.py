@@ -13,7 +13,6 @@ def loans(n, seed):
 
 @pytest.fixture(scope="module")
 def made(run, tmp_path_factory):
-    """What `share` wrote, and rows that come later."""
     folder = tmp_path_factory.mktemp("made")
     loans(2000, 0).to_csv(folder / "loans.csv", index=False)
     loans(500, 1).to_csv(folder / "new.csv", index=False)
@@ -25,7 +24,6 @@ def made(run, tmp_path_factory):
 
 @pytest.fixture
 def received(made, tmp_path):
-    """The public files alone."""
     for name in ("certificate.json", "shared.csv", "report-public.html"):
         shutil.copy(made / "out" / name, tmp_path)
     return tmp_path

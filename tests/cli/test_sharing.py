@@ -35,7 +35,6 @@ ROLES = ["--sensitive", "sex", "--label", "repaid", "--id", "person"]
 
 @pytest.fixture(scope="module")
 def folder(run, tmp_path_factory):
-    """A table, later rows of others, and what `share` made of the table."""
     folder = tmp_path_factory.mktemp("sharing")
     loans(3000, 1).to_csv(folder / "loans.csv", index=False)
     loans(600, 2).to_csv(folder / "new.csv", index=False)

@@ -23,7 +23,6 @@ def loans(n: int, seed: int) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def folder(run, tmp_path_factory):
-    """Results of `share`: with names of persons, and without."""
     folder = tmp_path_factory.mktemp("covered")
     frame = loans(1500, 0)
     frame.to_csv(folder / "loans.csv", index=False)

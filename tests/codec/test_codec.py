@@ -160,25 +160,6 @@ def test_noise_is_spread_over_the_step_and_independent_between_columns():
     assert abs(np.corrcoef(u.T)[0, 1]) < 0.04
 
 
-def test_one_person_always_gets_the_same_noise():
-    frame = pd.DataFrame({"x": [3, 3, 4, 3], "who": ["ann", "bob", "eve", "ann"]})
-    codec = Codec(key=KEY).fit(frame[["x"]])
-    x = codec.encode(frame[["x"]], Persons.of(frame["who"]))[0][:, 0]
-    assert x[0] == x[3] != x[1]  # equal rows of two persons part
-    backwards = codec.encode(frame[["x"]].iloc[::-1], Persons.of(frame["who"].iloc[::-1]))[0][::-1, 0]
-    np.testing.assert_array_equal(x, backwards)
-    other = Codec(key=bytes(32)).fit(frame[["x"]]).encode(frame[["x"]], Persons.of(frame["who"]))[0][:, 0]
-    assert (x != other).all()
-
-
-def test_without_persons_the_noise_is_fresh():
-    frame = pd.DataFrame({"x": [1, 2, 3]}, index=pd.Index(["r", "s", "t"], name="who"))
-    codec = Codec(key=KEY).fit(frame)
-    one, two = (codec.encode(frame, Persons.unnamed(len(frame)))[0] for _ in range(2))
-    assert (one != two).all()
-    assert_frame_equal(codec.decode(one), codec.decode(two))
-
-
 @pytest.mark.parametrize(
     ("trained", "later"),
     [

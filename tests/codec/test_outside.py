@@ -46,7 +46,6 @@ def encode(codec, rows, **settings):
 
 
 def encoded(codec, rows):
-    """What the codec makes of the rows, and what it found."""
     found = OutsideValues(len(rows))
     return encode(codec, rows, found=found), found
 

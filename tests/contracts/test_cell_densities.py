@@ -41,7 +41,6 @@ def validation(law):
 
 @pytest.fixture(scope="module", params=DENSITIES)
 def density(request, sample, validation):
-    """Fitted well."""
     settings = {"n_epochs": 30} if request.param == "made" else {}
     return fitted(DENSITIES[request.param](LEVELS, **settings), sample, validation)
 

@@ -125,7 +125,6 @@ def test_held_out_likelihood_is_near_that_of_the_truth(density):
 
 @pytest.fixture
 def three_groups(request, make):
-    """Rows of three groups and their densities, fitted once."""
     name, groups = (
         request.node.callspec.params["make"],
         [rows(300, seed=1), rows(250, seed=2) + 1, rows(260, seed=3) - 1],

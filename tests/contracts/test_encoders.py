@@ -17,15 +17,7 @@ from fairflows import DataError, DataWarning, Encoder, FairCells, FairFlow, Fair
 from fairflows.density import MixtureDensity
 from fairflows.encoder.base import CELL, Traits, is_fitted
 from fairflows.encoder.rows import Rows, TrainingRows
-from fairflows.paper.baselines import (
-    FARE,
-    FCRL,
-    LAFTR,
-    AdversarialEncoder,
-    AdversarialForgetting,
-    MaxEntARL,
-    RawFeatures,
-)
+from fairflows.paper import baselines
 from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -78,18 +70,20 @@ ENCODERS = {
     "best cells without the attribute": lambda: FairCells(4, attribute="training", **BEST),
     "matched tree": lambda: FairTree(6, key=KEY),
     "an encoder of one's own": lambda: Rounded(key=KEY),
-    "rows as they are": lambda: RawFeatures(key=KEY),
-    "FARE": lambda: FARE(0.2, max_leaves=6, min_rows=10, key=KEY),
-    "LAFTR": lambda: LAFTR(n_epochs=1),
-    "FCRL": lambda: FCRL(n_epochs=1, key=KEY),
-    "MaxEnt-ARL": lambda: MaxEntARL(n_epochs=1),
-    "forgetting": lambda: AdversarialForgetting(n_epochs=1),
-    "plain adversary": lambda: AdversarialEncoder(n_epochs=1),
-    "cells of rows": lambda: Release(RawFeatures(key=KEY), n_cells=4, output="cell", n_folds=1),
+    "rows as they are": lambda: baselines.RawFeatures(key=KEY),
+    "FARE": lambda: baselines.FARE(0.2, max_leaves=6, min_rows=10, key=KEY),
+    "LAFTR": lambda: baselines.LAFTR(n_epochs=1),
+    "FCRL": lambda: baselines.FCRL(n_epochs=1, key=KEY),
+    "MaxEnt-ARL": lambda: baselines.MaxEntARL(n_epochs=1),
+    "forgetting": lambda: baselines.AdversarialForgetting(n_epochs=1),
+    "plain adversary": lambda: baselines.AdversarialEncoder(n_epochs=1),
+    "cells of rows": lambda: Release(baselines.RawFeatures(key=KEY), n_cells=4, output="cell", n_folds=1),
     "cells of matched rows": lambda: Release(FairMatching(1.0, **CELLS), n_cells=4, output="cell", n_folds=1),
     # Persons of a table keep their cells in a release of trees: see tests/release/test_two_folds.py.
     "cross-fitted best cells": lambda: Release(FairCells(4, **BEST), output="cell", most_rows=7),
-    "cross-fitted cells of rows": lambda: Release(RawFeatures(key=KEY), n_cells=4, output="cell", most_rows=7),
+    "cross-fitted cells of rows": lambda: Release(
+        baselines.RawFeatures(key=KEY), n_cells=4, output="cell", most_rows=7
+    ),
 }
 NEED_NO_ATTRIBUTE = {
     "best cells without the attribute", "rows as they are", "FARE", "FCRL", "forgetting",
@@ -153,13 +147,11 @@ def nameless(name, table) -> Encoder:
 
 
 def configured(encoder: Encoder, **settings: object) -> Encoder:
-    """The encoder, or the one inside a release, with other settings."""
     innermost(encoder).set_params(**settings)
     return encoder
 
 
 def innermost(encoder: Encoder) -> Encoder:
-    """The settings of the encoder inside a release."""
     return encoder.encoder if isinstance(encoder, Release) else encoder
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import DataError, FairTree, Table
+from fairflows import FairTree, Table
 from fairflows.bounds import even_blocks
 from fairflows.encoder.fair_tree import best_rates
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, cut, grow
@@ -121,26 +121,6 @@ def test_cells_tell_the_label_and_the_columns():
     cell = encoder.transform(test)["cell"].to_numpy()
     height = test.X["height"].groupby(cell).transform("mean")
     assert np.corrcoef(height, test.X["height"])[0, 1] ** 2 > 0.2
-
-
-def test_without_a_label_and_with_numbers():
-    train, test = population(3000, 0), population(3000, 1)
-
-    def of_table(t):
-        return {"sensitive_features": t.a}
-
-    plain = tree(8, identifier="person").fit(train.X, **of_table(train))
-    assert plain.classes_ is None
-    with pytest.raises(DataError, match="without a label"):
-        plain.predict(test)
-    with pytest.raises(DataError, match=r"one value per row \(.* rows\); got"):
-        tree(8, identifier="person").fit(train.X, np.column_stack([train.y, train.y]), **of_table(train))
-    number = train.X["height"] + train.X["wage"].clip(upper=5)
-    regression = tree(8, identifier="person").fit(train.X, number, **of_table(train))
-    assert regression.classes_ is None
-    truth = test.X["height"] + test.X["wage"].clip(upper=5)
-    residual = truth - regression.predict(test)
-    assert residual.var() < 0.7 * truth.var()
 
 
 def test_the_law_of_a_random_row_is_made_alike():

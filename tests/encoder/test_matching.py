@@ -104,7 +104,6 @@ def test_too_many_levels_for_a_density(categorical, monkeypatch):
 
 @pytest.fixture(scope="module")
 def answers() -> pd.DataFrame:
-    """Two columns with the same categories."""
     rng = np.random.default_rng(0)
     first = rng.choice(["yes", "no"], 400)
     return pd.DataFrame({"first": first, "second": np.where(rng.random(400) < 0.8, first, "no")}).rename_axis("person")

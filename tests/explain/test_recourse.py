@@ -38,7 +38,6 @@ def encoder(applicants):
 
 @pytest.fixture(scope="module")
 def few(applicants):
-    """A quarter of the applicants, where how many there are is not the point."""
     return applicants.take(range(0, len(applicants), 4))
 
 

@@ -22,7 +22,6 @@ class Population:
 
     @property
     def groups(self) -> list[str]:
-        """The groups' names."""
         return [f"g{a}" for a in range(len(self.law))]
 
     def rows(self, rng: np.random.Generator, n_persons: int) -> pd.DataFrame:

@@ -57,7 +57,6 @@ def test_the_bound_covers_often(known):
 
 
 def coins_of(rng: np.random.Generator, n: int):
-    """Coins of n persons, one for each depth."""
     drawn = rng.random((20, n))
     return lambda depth, places: drawn[depth][places]
 

@@ -135,16 +135,6 @@ def test_small_files_have_the_law_of_large_ones(size, n_files, fitted, tmp_path)
     assert distance(counts / counts.sum(axis=1, keepdims=True)) <= certificate.cell_upper + noise
 
 
-def test_a_file_that_lacks_a_rare_word_is_read_as_text(run, fitted):
-    population = next(p for p in POPULATIONS if p.name == "words")
-    folder, _ = fitted(population)
-    rows = population.rows(np.random.default_rng(3), 2000)
-    whole = encode(run, population, folder, rows, "whole")
-    lacking = encode(run, population, folder, rows[rows["answer"] != "unknown"], "lacking")
-    shares = [pd.crosstab(cells["sex"], cells["cell"], normalize="index") for cells in (whole, lacking)]
-    assert np.abs(shares[0] - shares[1]).to_numpy().max() < 0.05
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("how", HOW)
 def test_certificates_miss_no_more_often_than_they_say(population, how, run, tmp_path_factory, monkeypatch):

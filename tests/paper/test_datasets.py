@@ -51,8 +51,6 @@ def health_rows(data_folder):
 
 @pytest.fixture(scope="module")
 def health(health_rows):
-    """`load_health` of rows that were read before."""
-
     def load(*args, **settings):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(datasets, "read_health", health_rows)
@@ -63,7 +61,6 @@ def health(health_rows):
 
 @pytest.fixture(scope="module")
 def tables(data_folder, health):
-    """The five, each loaded once."""
     with pytest.warns(DataWarning, match="13 of 25 law schools"):
         law = datasets.load_law_school()
     return {
@@ -84,7 +81,6 @@ def member_years(health_rows):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty data folder, and an empty cache."""
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("FAIRFLOWS_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

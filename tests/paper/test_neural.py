@@ -30,7 +30,6 @@ def made(baseline, **settings):
 
 
 def encoded(encoder, blobs):
-    """z, with the attribute where encoding needs it."""
     needed = {"sensitive_features": blobs.a} if encoder.traits.needs_attribute else {}
     return encoder.transform(blobs.X, **needed)
 

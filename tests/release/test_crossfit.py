@@ -47,7 +47,6 @@ def two_cells() -> FixedCells:
 
 
 def frame(n: int = 1200, seed: int = 0) -> pd.DataFrame:
-    """Persons with one to three rows, and columns of every type."""
     rng = np.random.default_rng([seed, 1])
     days = pd.to_timedelta(rng.integers(0, 400, n), unit="D")
     persons = people(n, seed).astype({"grade": float, "town": "category"})

@@ -136,16 +136,6 @@ def test_the_hour_of_the_day_is_kept():
     assert drawn["at"].isna().mean() == pytest.approx(0.1, abs=0.02)
 
 
-def test_two_times_a_fixed_time_apart():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"start": pd.Timestamp("2017-01-01") + pd.to_timedelta(rng.integers(0, 10**7, N), unit="s")})
-    X["end"] = X["start"] + pd.Timedelta(days=30)
-    X["days"] = rng.integers(1, 90, N)
-    X["later"] = X["start"] + pd.to_timedelta(X["days"], unit="D")
-    drawn = drawn_from(X)[1]
-    assert (drawn["end"] - drawn["start"] == pd.Timedelta(days=30)).all()
-
-
 @pytest.mark.parametrize("rows_of_one", [1, 4])
 def test_no_class_that_only_one_person_has_follows_from_a_code(rows_of_one):
     """Two persons have a code, and each has another class: the one that others have, too, is taken."""

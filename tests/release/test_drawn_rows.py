@@ -8,7 +8,7 @@ from scipy.stats import chi2_contingency
 import fairflows as ff
 from fairflows import DataWarning, Release
 from fairflows.bounds import cell_upper_bound
-from fairflows.encoder.base import Cells, Traits, encode_again
+from fairflows.encoder.base import Cells, Traits
 from fairflows.encoder.rows import Rows
 from fairflows.paper.baselines import RawFeatures
 
@@ -120,18 +120,6 @@ def test_an_audit_attacks_the_rows_as_they_are_written():
     found = ff.audit(Release(ByGroup(), n_folds=1).fit(train), train, test, quick=True)
     assert found.to_frame().loc["logistic regression", "lower"] > 0.8
     assert ff.audit(Release(OwnCells(), n_folds=1).fit(train), train, test, quick=True).attack_lower < 0.05
-
-
-def test_numbers_keep_their_precision_in_what_is_written(release, tmp_path):
-    new = table(300, seed=6)
-    assert encode_again(release, new)["score"].dtype == np.float64
-    source, target = tmp_path / "rows.csv", tmp_path / "shared.csv"
-    frame(300, seed=6).to_csv(source, index=False)
-    ff.encode_file(release, source, target, sensitive="group", identifier="person")
-    written = pd.read_csv(target)
-    assert list(written) == ["score", "day", "town", "visits", "repaid", "repaid_score"]
-    assert (written["score"] == written["score"].round(1)).all()
-    assert pd.to_datetime(written["day"]).between("2024-01-01", "2025-09-30").all()
 
 
 def test_a_column_that_the_table_declares_categorical_is_drawn_from_its_own_values():

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.usefixtures("few_trees")
 
 
 def cells_of(release, X):
-    """Each row's cell."""
     return release.cells(release.read(X))
 
 

@@ -38,7 +38,6 @@ def people(n: int = 4_000, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray, pd.
 
 
 def held_by_one(frame: pd.DataFrame) -> set[tuple]:
-    """The rows that occur once."""
     texts = frame.astype(str)
     return set(texts[~texts.duplicated(keep=False)].itertuples(index=False, name=None))
 

@@ -43,7 +43,6 @@ def rows() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def cells_of(rows) -> pd.Series:
-    """The cell of each person of the table, by name."""
     return pd.Series(release().fit_transform(table(rows))["cell"].to_numpy(), index=rows["person"])
 
 

@@ -54,7 +54,6 @@ def counts(name="f", **values):
 
 
 def halves():
-    """The same counts by two models."""
     return [{**counts(), "share": 0.5, "delta": 0.025}] * 2
 
 
@@ -95,13 +94,11 @@ def whole():
 
 @pytest.fixture(scope="module")
 def page(whole):
-    """The whole report, for readers inside the house."""
     return whole.to_html()
 
 
 @pytest.fixture(scope="module")
 def public_page(whole):
-    """The whole report, for everybody."""
     return whole.to_html(public=True)
 
 

@@ -86,21 +86,6 @@ def test_batches_are_encoded_like_a_file_and_have_the_schema_that_was_told(name,
     assert_frame_equal(encoded, written, check_dtype=False, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", sorted(set(MODELS) - DRAWN))
-def test_batches_are_encoded_as_transform_does(name, models):
-    model, frame = models[name], rows()
-    table = ff.Table(
-        frame[[*MODELS[name][1], "sex", "repaid", "person"]], sensitive="sex", label="repaid", identifier="person"
-    )
-    expected = model.transform(table).reset_index(drop=True)
-    encoded = ff.encode_batch(model, arrow(frame), precision="float64", **ROLES).to_pandas()
-    for column in expected:
-        if expected[column].dtype.kind == "f":
-            np.testing.assert_allclose(encoded[column], expected[column], rtol=0, atol=1e-12)
-        else:
-            assert encoded[column].tolist() == expected[column].tolist()
-
-
 def test_unknown_values_are_counted():
     frame = rows()
     model = ff.FairMatching(1.0, density="counts").fit(frame[["town"]].astype(str), sensitive_features=frame["sex"])

@@ -22,7 +22,6 @@ def rows(**columns):
 
 
 def said_of(column, table):
-    """What is said of one column."""
     return [said for said in find_problems(table) if re.search(rf"\b{column}\b", said)]
 
 

@@ -25,7 +25,6 @@ def whole(path, text_format=None):
 
 
 def stream(path, text_format=None):
-    """The file in small batches, put together again."""
     return pd.concat(list(batches(path, text_format=text_format)), ignore_index=True)
 
 

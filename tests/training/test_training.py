@@ -36,7 +36,6 @@ def small(seeds, n_groups=2, n_features=2):
 
 @torch.no_grad()
 def divergence(f, densities, x):
-    """L_KL of draws alone."""
     return algorithm_1(f, None, densities, Batch(x, densities.log_prob(x)), torch.ones(f.n_models)).L_KL
 
 

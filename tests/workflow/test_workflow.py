@@ -8,19 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import (
-    Certificate,
-    DataError,
-    DataWarning,
-    FairMatching,
-    Table,
-    certify,
-    load,
-    load_adult,
-    share,
-    verify,
-    workflow,
-)
+import fairflows as ff
 from fairflows.bounds.derived import rounded_up
 from fairflows.workflow import certified_part, read_run
 
@@ -30,18 +18,18 @@ pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measur
 @pytest.fixture(scope="module", autouse=True)
 def one_job():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workflow, "N_JOBS", 1)
+        patch.setattr(ff.workflow, "N_JOBS", 1)
         yield
 
 
 @pytest.fixture(scope="module")
 def adult():
     """Some rows and columns of Adult: few cells, so that everything is quick."""
-    table = load_adult()
+    table = ff.load_adult()
     few = table.take(np.random.default_rng(0).permutation(len(table))[:12_000])
     X = few.X[["education", "relationship", "workclass"]].reset_index(drop=True)
     names = pd.Series(np.arange(len(few)), name="person")
-    return Table(
+    return ff.Table(
         X.assign(sex=few.a.to_numpy(), income=few.y.to_numpy()), sensitive="sex", label="income", identifier=names
     )
 
@@ -54,7 +42,7 @@ def few(adult):
 
 @pytest.fixture(scope="module")
 def shared(adult):
-    return share(adult, target=0.2, output="cell")
+    return ff.share(adult, target=0.2, output="cell")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +50,7 @@ def chosen(adult, tmp_path_factory):
     """The best of a frontier; the looks at its persons are counted apart."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FAIRFLOWS_LEDGER", str(tmp_path_factory.mktemp("ledger")))
-        return share(adult, target=0.25, method="matching", output="cell", quick=True)
+        return ff.share(adult, target=0.25, method="matching", output="cell", quick=True)
 
 
 def test_share_fits_attacks_and_certifies(shared, adult):
@@ -76,12 +64,12 @@ def test_share_fits_attacks_and_certifies(shared, adult):
     assert [s.about for s in c.statements] == ["table", "population"], "the adversaries attacked a second release"
     assert c.table_distance < 0.03 < c.known_half <= 0.2
     assert c.look == 0, "trees look at nobody"
-    assert certify(shared.release, adult, target=0.2) == certify(shared.release, adult, target=0.2)
+    assert ff.certify(shared.release, adult, target=0.2) == ff.certify(shared.release, adult, target=0.2)
 
 
 def test_the_shared_table_is_shuffled_and_has_a_fresh_index(shared, adult):
     assert list(shared.table.index) == list(range(len(adult)))
-    with pytest.warns(DataWarning, match="12,000 of these rows are of persons of the table"):
+    with pytest.warns(ff.DataWarning, match="12,000 of these rows are of persons of the table"):
         expected = shared.release.transform(adult)["cell"]
     assert sorted(shared.table["cell"]) == sorted(expected)
     assert shared.table["cell"].tolist() != expected.tolist()
@@ -126,15 +114,15 @@ def test_a_saved_result_can_be_loaded_and_verified(shared, adult, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert out.stat().st_mode & 0o777 == 0o700
     pd.testing.assert_frame_equal(pd.read_parquet(out / "shared.parquet"), shared.table)
-    model, certificate = load(out / "model"), Certificate.read(out / "certificate.json")
-    assert verify(certificate, model, certified_part(adult, read_run(out), certificate, model))
+    model, certificate = ff.load(out / "model"), ff.Certificate.read(out / "certificate.json")
+    assert ff.verify(certificate, model, certified_part(adult, read_run(out), certificate, model))
     assert certificate.seal in (out / "report.html").read_text()
     assert json.loads((out / "report.json").read_text())["usefulness"]["n"] == shared.usefulness.n
 
 
 @pytest.mark.filterwarnings("ignore:Categories that the training rows did not have")
 def test_quick_leaves_measurements_out_and_no_statement(few):
-    quick = share(few, target=0.3, output="cell", quick=True)
+    quick = ff.share(few, target=0.3, output="cell", quick=True)
     assert (quick.audit, quick.before, quick.usefulness) == (None, None, None)
     assert [s.about for s in quick.certificate.statements] == ["table", "population"]
     assert "Nothing was attacked or measured" in repr(quick)
@@ -144,7 +132,7 @@ def test_quick_leaves_measurements_out_and_no_statement(few):
 def test_too_few_persons_to_measure_with_are_enough_to_share():
     rng = np.random.default_rng(0)
     rows = {"x": rng.integers(9, size=110), "sex": ["f"] * 25 + ["m"] * 85}
-    shared = share(Table(rows, sensitive="sex"), target=0.9, output="cell")
+    shared = ff.share(ff.Table(rows, sensitive="sex"), target=0.9, output="cell")
     assert shared.usefulness is None
     assert "takes a second release" in shared.report.contents["data"]["split"]
 
@@ -152,35 +140,35 @@ def test_too_few_persons_to_measure_with_are_enough_to_share():
 def test_only_an_earlier_result_is_replaced_and_only_when_asked(shared, tmp_path):
     out, mine = tmp_path / "out", tmp_path / "mine"
     shared.save(out)
-    with pytest.raises(DataError, match="the key of an earlier result"):
+    with pytest.raises(ff.DataError, match="the key of an earlier result"):
         shared.save(out)
     shared.save(out, replace=True)
     mine.mkdir()
     (mine / "thesis.txt").write_text("")
-    with pytest.raises(DataError, match="choose another one"):
+    with pytest.raises(ff.DataError, match="choose another one"):
         shared.save(mine, replace=True)
     (mine / "run.json").write_text('{"script": "train.py"}')  # of somebody else
-    with pytest.raises(DataError, match="not a result of fairflows"):
+    with pytest.raises(ff.DataError, match="not a result of fairflows"):
         shared.save(mine, replace=True)
     for place in (out / "thesis.txt", out / "model" / "notes.txt"):
         place.write_text("")
-        with pytest.raises(DataError, match=f"holds '{place.name}', which fairflows did not write"):
+        with pytest.raises(ff.DataError, match=f"holds '{place.name}', which fairflows did not write"):
             shared.save(out, replace=True)
         place.unlink()
-    with pytest.raises(DataError, match="kind must be one of 'csv', 'parquet'; got 'xlsx'"):
+    with pytest.raises(ff.DataError, match="kind must be one of 'csv', 'parquet'; got 'xlsx'"):
         shared.save(tmp_path / "new", kind="xlsx")
 
 
 def test_the_certified_part_of_a_table_is_found_again(chosen, adult, tmp_path):
     chosen.save(tmp_path / "out")
-    model, run = load(tmp_path / "out" / "model"), read_run(tmp_path / "out")
+    model, run = ff.load(tmp_path / "out" / "model"), read_run(tmp_path / "out")
     part = certified_part(adult, run, chosen.certificate, model)
     assert len(part) < len(adult)
-    assert verify(chosen.certificate, model, part)
-    again = load_adult().take(np.random.default_rng(1).permutation(45_222)[: len(adult)])
-    other = Table(again.X[adult.X.columns], sensitive=again.a.to_numpy(), label=again.y.to_numpy(),
+    assert ff.verify(chosen.certificate, model, part)
+    again = ff.load_adult().take(np.random.default_rng(1).permutation(45_222)[: len(adult)])
+    other = ff.Table(again.X[adult.X.columns], sensitive=again.a.to_numpy(), label=again.y.to_numpy(),
                   identifier=np.arange(10**6, 10**6 + len(adult)))  # fmt: skip
-    certificate = certify(model, other)
+    certificate = ff.certify(model, other)
     assert certified_part(other, run, certificate, model) is other, "a file with as many rows by chance"
 
 
@@ -200,22 +188,22 @@ def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(run))
     assert read_run(tmp_path).missing_label == "error"
     (tmp_path / "run.json").write_text(json.dumps({**run, **change}))
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(ff.DataError, match=message):
         read_run(tmp_path)
 
 
 def test_a_latent_is_judged_by_its_model(few):
-    shared = share(few, target=0.9, method="matching", output="latent", quick=True)
+    shared = ff.share(few, target=0.9, method="matching", output="latent", quick=True)
     assert shared.certificate.released == ("latent",)
     assert shared.certificate.cell_upper is None
     assert shared.certificate.status in ("MODEL_ONLY", "REFUTED")
     assert shared.is_good == (shared.certificate.status == "MODEL_ONLY")
-    assert isinstance(shared.release, FairMatching)
+    assert isinstance(shared.release, ff.FairMatching)
     assert shared.usefulness is None
 
 
 def test_rows_are_drawn_from_the_cells_of_a_frontier_too(few):
-    shared = share(few, target=0.5, method="matching", quick=True)
+    shared = ff.share(few, target=0.5, method="matching", quick=True)
     assert list(shared.table) == [*few.X.columns, "income", "income_score"]
     assert set(shared.table["education"]) <= set(few.X["education"])
 
@@ -235,14 +223,14 @@ def test_rows_are_drawn_from_the_cells_of_a_frontier_too(few):
     ],
 )
 def test_what_cannot_be_is_refused_before_any_training(adult, settings, message):
-    with pytest.raises(DataError, match=message):
-        share(adult, **settings)
+    with pytest.raises(ff.DataError, match=message):
+        ff.share(adult, **settings)
 
 
 def test_cells_for_a_label_need_one(few):
-    unlabelled = Table(few.X, sensitive=few.a.to_numpy(), identifier=few.identifier)
-    with pytest.raises(DataError, match="Cells are made for a label"):
-        share(unlabelled, method="cells")
+    unlabelled = ff.Table(few.X, sensitive=few.a.to_numpy(), identifier=few.identifier)
+    with pytest.raises(ff.DataError, match="Cells are made for a label"):
+        ff.share(unlabelled, method="cells")
 
 
 def test_the_terminal_names_the_look_and_what_it_cost(chosen):
@@ -255,25 +243,24 @@ def test_the_terminal_names_the_look_and_what_it_cost(chosen):
 def test_a_merged_group_is_said_not_to_hide_what_differs_inside(few):
     rng = np.random.default_rng(0)
     rows = few.X.assign(race=rng.choice(list("abcd"), len(few), p=[0.5, 0.4, 0.06, 0.04]))
-    with pytest.warns(DataWarning, match="'c' and 'd' are one group"):
-        merged = Table(rows, sensitive="race", merge_small=300)
-    shared = share(merged, target=0.3, output="cell", quick=True)
+    with pytest.warns(ff.DataWarning, match="'c' and 'd' are one group"):
+        merged = ff.Table(rows, sensitive="race", merge_small=300)
+    shared = ff.share(merged, target=0.3, output="cell", quick=True)
     assert "what differs inside a group that was merged" in " ".join(repr(shared).split())
     assert "even the worst pair" in shared.report.to_html()
 
 
 @pytest.fixture(scope="module")
 def two_labels(few):
-    """A label of classes, and one of numbers that education tells."""
     noise = np.random.default_rng(0).normal(size=len(few))
     hours = 20 + 3 * (few.X["education"].factorize()[0] % 7) + noise.round(2)
     rows = few.X.reset_index().assign(sex=few.a.to_numpy(), income=few.y.to_numpy(), hours=hours)
-    return Table(rows, sensitive="sex", label=["income", "hours"], identifier="person")
+    return ff.Table(rows, sensitive="sex", label=["income", "hours"], identifier="person")
 
 
 @pytest.mark.filterwarnings("ignore:Categories that the training rows did not have")
 def test_every_label_has_a_score_and_is_measured(run, two_labels, tmp_path):
-    shared = share(two_labels, target=0.3)
+    shared = ff.share(two_labels, target=0.3)
     assert list(shared.table) == [*two_labels.X, "income", "hours", "income_score", "hours_score"]
     income, hours = shared.usefulness.labels
     assert (income.name, income.classes, hours.name, hours.classes) == ("income", ("0", "1"), "hours", ())
@@ -302,8 +289,8 @@ def test_every_label_has_a_score_and_is_measured(run, two_labels, tmp_path):
 
 @pytest.mark.parametrize("method", ["cells", "matching"])
 def test_other_methods_take_one_label_and_say_so(two_labels, method):
-    with pytest.raises(DataError, match=r"2 labels, and this encoder takes one: name one \(label=\.\.\.\), or take"):
-        share(two_labels, method=method, target=0.9, quick=True)
+    with pytest.raises(ff.DataError, match=r"2 labels, and this encoder takes one: name one \(label=\.\.\.\), or take"):
+        ff.share(two_labels, method=method, target=0.9, quick=True)
 
 
 def test_spending_is_proposed_only_where_it_gains(shared):
