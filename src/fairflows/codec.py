@@ -276,8 +276,8 @@ class Scale:
         if not is_of_type:
             check_same(self.name, column, self.dtype)
         values = given = numbers(column)
-        if not is_of_type:
-            values = self._in_own_type(column, given)
+        if not is_of_type and is_time(self.dtype):
+            values = self._in_own_unit(given)
             found.note(self.name, "off grid", values != given)  # times between two ticks of the column's unit
         found.note(self.name, "beyond", (values < self.low) | (values > self.high))
         if self.grid is None:
@@ -291,25 +291,16 @@ class Scale:
         found.note(self.name, "off grid", ~on_grid | (values != given))
         return k.astype(np.float64)
 
-    def _in_own_type(self, column: pd.Series, values: np.ndarray) -> np.ndarray:
-        """Return times in the column's own unit, numbers as they are. Raise for values that its type cannot hold."""
-        dtype, held = self.quantiles.dtype, np.ones(len(values), dtype=bool)
-        if is_time(self.dtype):
-            try:
-                return pd.Series(values).dt.round(np.datetime_data(dtype)[0]).astype(dtype).to_numpy()
-            except (pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
-                raise DataError(
-                    f"Column {self.name!r} must hold times that its type can hold, as in the rows it was fitted on "
-                    f"({self.dtype}); some are too far away."
-                ) from None
-        if dtype.kind in "iu":
-            held = (values >= np.iinfo(dtype).min) & (values <= np.iinfo(dtype).max)
-        elif values.dtype.kind in "iu":
-            with np.errstate(invalid="ignore"):
-                held = values.astype(dtype).astype(values.dtype) == values
-        if not held.all():
-            raise self._error(~held, column, f"must fit the type it was fitted with ({self.dtype})")
-        return values
+    def _in_own_unit(self, times: np.ndarray) -> np.ndarray:
+        """Return times in the column's own unit."""
+        dtype = self.quantiles.dtype
+        try:
+            return pd.Series(times).dt.round(np.datetime_data(dtype)[0]).astype(dtype).to_numpy()
+        except (pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
+            raise DataError(
+                f"Column {self.name!r} must hold times that its type can hold, as in the rows it was fitted on "
+                f"({self.dtype}); some are too far away."
+            ) from None
 
     def _error(self, which: BoolArray, column: pd.Series, rule: str) -> DataError:
         first = shown(column.iloc[int(which.argmax())])

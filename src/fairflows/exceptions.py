@@ -38,7 +38,7 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 def check_count(name: str, value: object, least: int) -> None:
     """Raise if the value of a parameter is not a whole number of at least `least`."""
-    if not is_count(value, least):
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
         raise DataError(f"{name} must be a whole number of at least {least}; got {value!r}.")
 
 
@@ -46,11 +46,6 @@ def check_share(name: str, value: object) -> None:
     """Raise if the value of a parameter is not a number in [0, 1]."""
     if not (isinstance(value, Real) and 0 <= float(value) <= 1):
         raise DataError(f"{name} must be in [0, 1]; got {value!r}.")
-
-
-def is_count(value: object, least: int) -> bool:
-    """Return whether a value is a whole number of at least `least`."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def warn_user(message: str) -> None:

@@ -365,7 +365,7 @@ class _Reader:
         self._kinds: dict[str, Callable[[State], Any]] = {
             "tuple": lambda value: tuple(self.read(value["items"])),
             "dict": lambda value: {self.read(key): self.read(item) for key, item in value["items"]},
-            "text": lambda value: _from_text(value["kind"], value["text"]),
+            "text": lambda value: _TEXTS[value["kind"]][2](value["text"]),
             "secret": lambda value: self._secrets[value["number"]],
             "ledger": self._ledger,
             "array": lambda value: self._array(value) if value["shape"] else self._array(value)[()],
@@ -522,13 +522,6 @@ def _to_text(value: object) -> tuple[str, str] | None:
         if isinstance(value, kind):
             return name, write(value)
     return None
-
-
-def _from_text(kind: str, text: str) -> Any:
-    """Return the value of which `_to_text` gave kind and text."""
-    if kind not in _TEXTS:
-        raise DataError(f"there are no values of the kind {kind!r}.")
-    return _TEXTS[kind][2](text)
 
 
 def _string_type(dtype: pd.StringDtype) -> str:

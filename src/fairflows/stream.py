@@ -222,11 +222,6 @@ class BatchEncoder:
                 check_known(name, pd.Index(source), "needed")
         return columns
 
-    @property
-    def needs_identifier(self) -> bool:
-        """Whether rows get coins or noise, and no column names their persons."""
-        return self.identifier is None and self._encoder.traits.randomised
-
     def output_schema(self, source: pa.Schema) -> pa.Schema:
         """Return the schema of encoded batches of a source."""
         self.needed(known := set(source.names))
@@ -397,19 +392,27 @@ def encode_file(
     encode = BatchEncoder(model, **settings)
     path, file = Path(source), open_table(Path(source), text_format)
 
+    found = Found() if found is None else found
+    batches = read_batches(path, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
+
     def encoded(batch: pa.Table) -> tuple[pa.Table, Found]:
         with naming_file(path):
             return encode(batch)
 
-    found = Found() if found is None else found
-    show = on_progress or (lambda done, total: None)
-    batches = read_batches(path, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
-    counted = _of_one_schema(_counted(in_order(encoded, batches), found, lambda done: show(done, file.n_rows)))
+    def counted() -> Iterator[pa.Table]:
+        done = 0
+        for table, of_batch in in_order(encoded, batches):
+            found.add(of_batch)
+            done += table.num_rows
+            if on_progress is not None:
+                on_progress(done, file.n_rows)
+            yield table
+
     # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
     n_expected = file.n_rows or path.stat().st_size // 32
     n_buckets = int(np.clip(-(-n_expected // ROWS_PER_BUCKET), 1, MOST_BUCKETS))
     with new_file(Path(target)) as side, side_folder(Path(target)) as folder:
-        tables = counted if keep_order else shuffled(counted, n_buckets, folder)
+        tables = counted() if keep_order else shuffled(counted(), n_buckets, folder)
         n_rows = write_table(tables, side, Path(target), time_formats)
         with naming_file(path):
             encode.check_number_of_rows(found)
@@ -499,7 +502,7 @@ def encode_folder(model: Encoder, source: str | Path, target: str | Path, **sett
     except ImportError:
         raise DataError("Ray is not installed: pip install 'fairflows[ray]'.") from None
     encode = BatchEncoder(model, **settings)
-    if encode.needs_identifier:
+    if encode.identifier is None and model.traits.randomised:
         raise DataError("On a cluster a task may run twice: name the column of the persons (identifier=...).")
     is_local = "://" not in str(target)
     if is_local and Path(target).exists():
@@ -622,18 +625,6 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
         finally:
             for future in waiting:
                 future.cancel()
-
-
-def _counted(
-    encoded: Iterable[tuple[pa.Table, Found]], found: Found, show: Callable[[int], None]
-) -> Iterator[pa.Table]:
-    """Yield encoded batches; add up their findings, and show the progress."""
-    done = 0
-    for table, of_batch in encoded:
-        found.add(of_batch)
-        done += table.num_rows
-        show(done)
-        yield table
 
 
 def _of_one_schema(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -229,8 +229,6 @@ def _cut_names(points: Sequence[float]) -> list[str]:
 
 
 def _cut(column: pd.Series, points: Sequence[float]) -> pd.Series:
-    if not is_number(column.dtype):
-        raise DataError(f"Column {column.name!r} must hold numbers, to be cut into groups; it holds {column.dtype}.")
     group = np.array(_cut_names(points), dtype=object)[np.digitize(floats(column), points)]
     return pd.Series(group, index=column.index, dtype=object).where(column.notna())
 

@@ -146,7 +146,7 @@ def read_batches(
     schema: Schema | None = None,
     identifier: str | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield these columns of an open file, each once, `batch_rows` rows at a time; for the others see `read_frame`."""
+    """Yield these columns of an open file, each once, `batch_rows` rows at most; for the others see `read_frame`."""
     columns = list(dict.fromkeys(columns))
     for name in columns:
         check_known(name, file.columns, "needed")
@@ -223,13 +223,15 @@ class TextRows:
         return self._typed(table, types)
 
     def batches(self, columns: Sequence[str], batch_rows: int, kinds: Mapping[str, str]) -> Iterator[pa.Table]:
-        """Yield these columns, `batch_rows` rows at a time.
+        """Yield these columns, at most `batch_rows` rows at a time.
 
         The file is read twice, because a column of digits may hold a word further down.
         """
         types = column_types(self._texts(columns), kinds, self._decimal, self._other_decimal)
-        for table in _slices(self._texts(columns), batch_rows):
-            yield self._typed(table, types)
+        for texts in self._texts(columns):
+            table = pa.Table.from_batches([texts])
+            for start in range(0, table.num_rows, batch_rows):
+                yield self._typed(table.slice(start, batch_rows), types)
 
     def _typed(self, table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
         for place, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
@@ -322,19 +324,6 @@ class ParquetRows:
         """Yield these columns, `batch_rows` rows at a time."""
         for batch in self._file.iter_batches(batch_rows, columns=list(columns), use_threads=False):
             yield pa.Table.from_batches([batch]).replace_schema_metadata(None).select(list(columns))
-
-
-def _slices(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
-    """Yield the rows of the batches, `n_rows` at a time."""
-    waiting: pa.Table | None = None
-    for batch in batches:
-        table = pa.Table.from_batches([batch])
-        waiting = table if waiting is None else pa.concat_tables([waiting, table])
-        while waiting.num_rows >= n_rows:
-            yield waiting.slice(0, n_rows)
-            waiting = waiting.slice(n_rows)
-    if waiting is not None and waiting.num_rows:
-        yield waiting
 
 
 def column_types(

@@ -347,7 +347,8 @@ class Table:
             if self.y is not None and is_continuous(self.y):
                 row[f"mean {self.y.name}"] = float(self.y[mask].mean())
             elif self.y is not None:
-                row |= {f"P({self.y.name} = {v})": float((self.y[mask] == v).mean()) for v in self._shown_labels()}
+                shown_labels = self.labels[1:] if len(self.labels) == 2 else self.labels
+                row |= {f"P({self.y.name} = {v})": float((self.y[mask] == v).mean()) for v in shown_labels}
             rows.append(row)
         return pd.DataFrame(rows).set_index("group")
 
@@ -386,10 +387,6 @@ class Table:
         heading = f"Table {self.name!r}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)} ({kinds})"
         groups = self.summary().rename(index=self.group_names).rename_axis(None).round(3)
         return "\n".join([", ".join([heading, *named]), str(groups), *(f"note: {note}" for note in self.notes)])
-
-    def _shown_labels(self) -> list[Any]:
-        labels = self.labels
-        return labels[1:] if len(labels) == 2 else labels
 
     def _name_rows(self) -> None:
         """Make the identifier the index, so that an encoder finds it by its name."""
