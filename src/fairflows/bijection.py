@@ -116,7 +116,6 @@ class Stacked(nn.Module):
         return stack.requires_grad_(False)
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """Return a copy with every parameter changed."""
         part = copy.deepcopy(self)
         for parameter in part.parameters():
             parameter.data = change(parameter.data).clone()

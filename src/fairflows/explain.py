@@ -286,7 +286,6 @@ def _encoded(encoder: FairFlow, rows: Rows) -> Array:
 
 
 def _draws(encoder: FairFlow, random_state: int) -> Rows:
-    """Draw rows from every group's density."""
     samples = encoder.latent_law().sample_rows(_N_DRAWS, random_state)
     attribute = np.repeat(np.array(encoder.groups_, dtype=object), _N_DRAWS)
     return _rows(encoder, pd.concat(samples, ignore_index=True), attribute)
@@ -406,6 +405,5 @@ def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role 
 
 
 def _picked(frames: list[pd.DataFrame], which: npt.NDArray[np.intp]) -> pd.DataFrame:
-    """Return row i of frame which[i], for every i."""
     stacked = pd.concat(frames, ignore_index=True)
     return stacked.iloc[which * len(which) + np.arange(len(which))].set_axis(frames[0].index)

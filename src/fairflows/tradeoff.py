@@ -251,7 +251,6 @@ def counted_laws(encoder: Encoder, rows: Table, groups: list[Hashable]) -> Float
 
 
 def _model_distance(law: LatentLaw | None, n_groups: int) -> dict[str, float]:
-    """Return Δ and the best adversary's accuracy under the encoder's own densities."""
     if law is None:
         return {"delta": np.nan, "adversary_accuracy": np.nan}
     laws = law.exact()

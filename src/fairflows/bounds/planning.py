@@ -52,29 +52,17 @@ def plan_cells(
     n_matched: ArrayLike | None = None,
     spend: float = 0.0,
 ) -> CellPlan | None:
-    """Plan the cells of a table that is shared by two folds, from the numbers of persons alone.
+    """Plan the cells of a table that is shared by two folds, from the numbers of persons of each group alone.
 
     As many cells, over both folds together, as keep the 95 % point of Δ(½) and the bound on persons to come within the
     target; where that bound allows fewer than two cells per fold, the first alone counts. No cell has fewer than ten
-    persons of a group. With fewer than two cells per fold one tree is cut at everybody.
+    persons of a group. With fewer than two cells per fold one tree is cut at everybody. None where the target does not
+    allow two cells.
 
-    Parameters
-    ----------
-    n_persons : array-like of shape (K,)
-        Persons of each group: of equal weight, where persons have several rows.
-    target : float or None
-        The distance to stay within. None for the first of `TARGETS` that allows `ENOUGH_CELLS`, else the last.
-    delta : float
-        δ of the bound on persons to come.
-    n_matched : array-like of shape (K,), default=None
-        Persons of each group that the trees are cut at, where these are not all of them.
-    spend : float, default=0.0
-        The difference of the groups' rates at the root, which the target includes.
-
-    Returns
-    -------
-    CellPlan or None
-        None where the target does not allow two cells.
+    Persons with several rows count as persons of equal weight. Without a target it is the first of `TARGETS` that
+    allows `ENOUGH_CELLS`, else the last. `delta` is δ of the bound on persons to come, `n_matched` the persons that the
+    trees are cut at, where these are not all of them, and `spend` the difference of the groups' rates at the root,
+    which the target includes.
 
     Examples
     --------

@@ -422,7 +422,6 @@ class CategoricalMADE(CellDensity):
     def _log_likelihood(
         self, parameters: list[Tensor], masks: list[Tensor], columns: Tensor, weights: Tensor
     ) -> Tensor:
-        """Return Σ_x w(x) log p̂(x)."""
         x = torch.zeros(len(columns), sum(self.levels), device=columns.device).scatter_(1, columns, 1.0)
         logits = _logits(parameters, masks, x)
         log_norms = torch.stack([block.logsumexp(-1) for block in logits.split(self.levels, -1)]).sum(0)

@@ -181,7 +181,6 @@ class FairCells(Encoder):
         return train, rest
 
     def _check_part(self, group: Groups, label: Label, part: np.ndarray) -> None:
-        """Raise if a part of the rows lacks a group or a class."""
         sizes = np.bincount(group[part], minlength=len(self.groups_))
         if sizes.min() < 2:
             raise DataError(

@@ -385,20 +385,19 @@ def _fit_densities(
     settings: FairMatching, levels: Sequence[int], cells: IntArray, group: Groups
 ) -> tuple[list[CellDensity], FloatArray]:
     """Fit a density of each group's cells, and its held-out likelihood."""
-    rng, data = np.random.default_rng(settings.random_state), []
+    rng = np.random.default_rng(settings.random_state)
+    densities, scores = [], []
     for a in range(int(group.max()) + 1):
         of_group = cells[group == a]
         fitted, rest = _held_out(len(of_group), rng)
-        data.append((CellCounts.of(of_group[fitted]), CellCounts.of(of_group[rest])))
-    densities = [_density(settings, levels) for _ in data]
-    for density, (counts, held) in zip(densities, data, strict=True):
-        density.fit(counts, held)
-    scores = [held.mean(density.log_prob(held.codes)) for density, (_, held) in zip(densities, data, strict=True)]
+        held = CellCounts.of(of_group[rest])
+        density = _density(settings, levels).fit(CellCounts.of(of_group[fitted]), held)
+        densities.append(density)
+        scores.append(held.mean(density.log_prob(held.codes)))
     return densities, np.array(scores)
 
 
 def _density(settings: FairMatching, levels: Sequence[int]) -> CellDensity:
-    """Return a density to be fitted."""
     if settings.density == "made":
         from fairflows.density.estimated import CategoricalMADE
 

@@ -162,12 +162,8 @@ class FairTree(Encoder):
     def cut(self, rows: Rows, label: FloatArray | None = None) -> None:
         """Set the thresholds at persons whom scores and nodes do not depend on.
 
-        Parameters
-        ----------
-        rows : Rows
-            One row of each person, as `read` returned them; every group has at least as many as the tree has cells.
-        label : array of shape (n, n_targets), default=None
-            The label of these rows, as numbers whose mean each cell keeps.
+        The rows are one of each person, and every group has at least as many as the tree has cells. Each cell keeps the
+        mean of `label` (n, n_targets), the label of these rows as numbers.
         """
         scores = np.concatenate(list(self._scores(rows)))
         persons = rows.persons.named_or_numbered()
@@ -295,16 +291,9 @@ def _fit_label_score(tree: FairTree, rows: TrainingRows, label: Label, places: P
 def best_rates(eta: Sequence[FloatArray], spend: float) -> tuple[FloatArray, float]:
     """Return the share of each group to decide for, at most `spend` apart, and the label's accuracy with them.
 
-    With η the probability of the second class, ρ_a* = P(η > ½ | a) is best for group a by itself. Because the gain of
-    deciding for the top share ρ of a group is concave in ρ, the best rates in [c, c + b] are ρ_a = clip(ρ_a*, c, c + b)
-    (CERTIFICATES, "spending a target"); c is searched.
-
-    Parameters
-    ----------
-    eta : sequence of arrays
-        The scores η of each group.
-    spend : float
-        b, the largest difference between two rates.
+    With η the probability of the second class, one array of each group, ρ_a* = P(η > ½ | a) is best for group a by
+    itself. Because the gain of deciding for the top share ρ of a group is concave in ρ, the best rates in [c, c + b]
+    are ρ_a = clip(ρ_a*, c, c + b) (CERTIFICATES, "spending a target"); c is searched.
     """
     n = np.array([len(scores) for scores in eta])
     best = np.array([(scores > 0.5).mean() for scores in eta])

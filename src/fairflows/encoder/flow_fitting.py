@@ -153,7 +153,6 @@ def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, Gro
 
 
 def _density(given: object) -> Density:
-    """Return a density to be fitted, given its name or the density itself."""
     if isinstance(given, Density):
         return given
     if given == "mixture":

@@ -79,20 +79,8 @@ def cut(tree: TreeStructure, scores: FloatArray, group: Places, coin: Coin) -> t
     where i depends on b and the share alone; i blocks go to the left, b − i to the right, and the person at the cut is
     used up. All nodes of a level are treated together.
 
-    Parameters
-    ----------
-    tree : TreeStructure
-        The structure; every group has at least as many persons as the tree has leaves.
-    scores : array of shape (n, n_scores)
-        One row per person.
-    group : array of shape (n,)
-        The group of each person.
-    coin : Coin
-        The coins of the persons.
-
-    Returns
-    -------
-    MatchedTree, and the blocks of each group in each leaf, shape (K, n_cells)
+    `scores` (n, n_scores) has one row per person, and every group has at least as many persons as the tree has leaves.
+    Return the tree, and the blocks of each group in each leaf, (K, n_cells).
     """
     n_nodes, K = tree.share.shape
     threshold, coin_at_cut = np.empty((2, n_nodes, K))
@@ -175,15 +163,7 @@ def grow(rows: StructureRows, n_cells: int, rates: FloatArray | None = None) -> 
             take the score whose cut explains most of the targets' variance
             return node(grow(left rows, k // 2), grow(right rows, k - k // 2))
 
-    Parameters
-    ----------
-    rows : StructureRows
-        The rows.
-    n_cells : int
-        The number of leaves k.
-    rates : array of shape (K,), default=None
-        The share of each group that the root sends to the right, by the first score; by default the root is a node as
-        all others are.
+    With `rates` (K,) the root splits the first score, and sends this share of each group to the right.
     """
     K = rows.n_groups
     live, node = np.arange(len(rows.group)), np.zeros(len(rows.group), dtype=np.int64)  # rows above no leaf, their node

@@ -246,16 +246,8 @@ class Release(Encoder):
     def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame | None, y: LabelsLike | None = None) -> Self:
         """Fit a release with one model around an encoder that is fitted already. Other persons certify it.
 
-        Parameters
-        ----------
-        encoder : Encoder
-            The fitted encoder, which the release holds as it is.
-        rows : Rows
-            The rows to choose the cells by, as the encoder reads them.
-        Z : DataFrame or None
-            These rows, encoded, where that was done already.
-        y : array, default=None
-            Their label.
+        The cells are chosen by `rows`, as the encoder reads them, their label y and their encodings Z, where these are
+        known already. The release holds the encoder as it is.
         """
         self._check_settings()
         forget(self)
@@ -789,7 +781,6 @@ def _take_values(values: Any, places: Places) -> Any:
 
 
 def _label_codes(encoder: Encoder, y: LabelsLike | None) -> Groups | None:
-    """Return the class codes of the label; None without a label, or for a label of numbers."""
     if y is None or encoder.classes_ is None:
         return None
     return places_in(pd.Index(encoder.classes_, dtype=object), pd.Series(np.asarray(y).ravel()))

@@ -31,18 +31,8 @@ def cell_scores(
 
     Probabilities of classes have two decimals. A class that only one person has gets no column, which would be named
     after it. The mean of a number stays within the values that ten persons reach on either side, and lies on the grid
-    of the column.
-
-    Parameters
-    ----------
-    label : Label
-        The label.
-    column : Series
-        Its values.
-    means : array of shape (n_cells, n_targets)
-        The mean of its targets in each cell.
-    who : array of int
-        Person of each row.
+    of the column. `column` holds the values of the label, `means` (n_cells, n_targets) the mean of its targets in each
+    cell, `who` the person of each row.
     """
     name, classes = f"{column.name}_score", label.class_values
     if label.classes is not None:
