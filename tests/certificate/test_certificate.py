@@ -77,9 +77,7 @@ def test_json_of_another_format_is_refused(certificate):
     ("text", "message"),
     [
         ("", "not JSON"),
-        ("{", "not JSON"),
         ("[" * 100_000, "nested more than .* levels deep"),
-        ('{"format": 3, "n": ' + '{"a":' * 100_000, "nested more than .* levels deep"),
         ("[]", "'format' must be 3; got None"),
         ("7", "'format' must be 3; got None"),
         ('{"format": 3}', "must state 'status'"),

@@ -308,15 +308,8 @@ def test_damaged_and_cut_off_archives(data_folder, folder):
 def publisher(tmp_path):
     """A server that hands out the files in a folder."""
     (tmp_path / "served").mkdir()
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *args, **settings):
-            super().__init__(*args, directory=tmp_path / "served", **settings)
-
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "served")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield tmp_path / "served", f"http://127.0.0.1:{server.server_port}"
