@@ -404,17 +404,14 @@ def verdict(c: Certificate) -> list[str]:
     return [f"Do not share this as it is: the bound does not come down to the target{reached}.", *asked]
 
 
-def _how_matched(table: Statement) -> str:
-    if table.met is False:
-        return "the rows of every group are counted in each cell"
-    return "each cell holds nearly the same share of every group"
-
-
 def achieved(c: Certificate) -> list[str]:
     """Return the statements about the table and about persons to come, as sentences."""
     table, population = c.find("table"), c.find("population")
     if table is None:
         return []
+    matched = "each cell holds nearly the same share of every group"
+    if table.met is False:
+        matched = "the rows of every group are counted in each cell"
     worst = f"tell two groups of {c.sensitive} apart, even the worst pair,"
     who = f"guess {c.sensitive} right" if c.is_plain else worst
     found = [
@@ -422,7 +419,7 @@ def achieved(c: Certificate) -> list[str]:
         f"rows in it, is not expected to {who} more than {_guess_of(table.distance)} of the time (both groups counted "
         "alike; 50 % is guessing).",
         f"This is counted, not estimated: every row is {'a random draw from' if c.draws_rows else 'the number of'} a "
-        f"cell, and {_how_matched(table)}.",
+        f"cell, and {matched}.",
     ]
     if population is None:
         return [*found, "Persons to come: nothing is said; there are too few persons for that."]
@@ -523,20 +520,17 @@ def statement_rows(c: Certificate) -> list[dict[str, str | bool]]:
             continue
         said = STATEMENTS[s.about, s.by]
         name = said.name(s, c).strip()
+        relation = "≥" if s.is_lower else "=" if s.about == "table" else "≤"
         rows.append(
             {
                 "name": name[0].upper() + name[1:],
-                "bound": f"Δ {_relation(s)} {at_least(s.distance) if s.is_lower else at_most(s.distance)}",
+                "bound": f"Δ {relation} {at_least(s.distance) if s.is_lower else at_most(s.distance)}",
                 "accuracy": _guess(s, c) if s.group is None else "–",
                 "says": said.says(s, c) + (f" Probability of error: {percent_at_most(s.delta)}." if s.delta else ""),
                 "in_appendix": said.in_appendix,
             }
         )
     return rows
-
-
-def _relation(s: Statement) -> str:
-    return "≥" if s.is_lower else "=" if s.about == "table" else "≤"
 
 
 def consequences(c: Certificate) -> list[str]:
