@@ -426,9 +426,7 @@ def decode_file(
     target: str | Path,
     *,
     sensitive: str | Sequence[str] | None = None,
-    grouping: Grouping | None = None,
     identifier: str | None = None,
-    text_format: TextFormat | None = None,
 ) -> int:
     """Decode a file of encoded rows, in their order.
 
@@ -437,15 +435,11 @@ def decode_file(
     model : encoder
         Fitted encoder with an inverse. Cells cannot be decoded.
     source, target : path
-        CSV or Parquet files.
+        CSV files as `encode_file` writes them, or Parquet files.
     sensitive : str or list of str, default=None
-        Columns of the source that hold the sensitive attribute; by default those that the encoder was told.
-    grouping : Grouping, default=None
-        How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
+        Columns of the source that hold the groups; by default those that the encoder was told.
     identifier : str, default=None
         Column that names the person of a row, which randomised encoders need.
-    text_format : TextFormat, default=None
-        How the source is written, if it is a CSV file whose header does not show it.
 
     Returns
     -------
@@ -460,8 +454,6 @@ def decode_file(
     sensitive = sensitive_columns(encoder, sensitive)
     identifier = identifier if identifier is not None else encoder.identifier
     schema = encoder.output_.schema.with_values(_role_values(encoder, sensitive))
-    if grouping is not None:
-        schema = Schema(schema.kinds | grouping.schema(sensitive).kinds)
     path, columns = Path(source), [*names, *sensitive, *([] if identifier is None else [identifier])]
 
     def decoded(batch: pa.Table) -> pd.DataFrame:
@@ -469,10 +461,10 @@ def decode_file(
         with naming_file(path):
             schema.part(columns).check(frame)
         persons = None if identifier is None else Persons.of(frame[identifier])
-        attribute = attribute_of(frame, sensitive, grouping)
+        attribute = attribute_of(frame, sensitive, None)
         return encoder.inverse_transform(frame[names], sensitive_features=attribute, persons=persons)
 
-    batches = read_batches(path, open_table(path, text_format), columns, BATCH_ROWS, schema, identifier)
+    batches = read_batches(path, open_table(path), columns, BATCH_ROWS, schema, identifier)
     tables = (to_arrow(frame) for frame in in_order(decoded, batches))
     with new_file(Path(target)) as side:
         return write_table(_of_one_schema(tables), side, Path(target))
@@ -529,9 +521,7 @@ def _reason(error: Exception) -> str:
     return own[0] if own else lines[-1]
 
 
-def sampled_persons(
-    path: Path, identifier: str, n_rows: int, text_format: TextFormat | None = None, seed: int = 0
-) -> pd.DataFrame:
+def sampled_persons(path: Path, identifier: str, n_rows: int, text_format: TextFormat | None = None) -> pd.DataFrame:
     """Read all rows of a random share of a file's persons, about so many rows, in bounded memory."""
     file = open_table(path, text_format)
     check_known(identifier, file.columns, "identifier")
@@ -539,7 +529,7 @@ def sampled_persons(
     in_all = file.n_rows or sum(table.num_rows for table in read(columns=[identifier]))
     parts = []
     for frame in map(from_arrow, read(columns=file.columns)):
-        u = Persons.of(frame[identifier]).uniform(f"sample: {seed}".encode(), "sample")
+        u = Persons.of(frame[identifier]).uniform(b"sample: 0", "sample")
         parts.append(frame[u < n_rows / in_all])
     return pd.concat(parts, ignore_index=True)
 

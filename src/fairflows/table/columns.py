@@ -211,12 +211,6 @@ def with_columns(X: pd.DataFrame, changed: Mapping[Hashable, pd.Series]) -> pd.D
     return X
 
 
-def gaps_by_column(X: pd.DataFrame) -> str:
-    """Return the number of missing values in each column that has some, in words; empty if none has."""
-    gaps = {name: int(is_missing.sum()) for name in X if (is_missing := missing(X[name])).any()}
-    return ", ".join(f"{name!r} ({count:,})" for name, count in gaps.items())
-
-
 def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
     """Return which values are missing."""
     return np.asarray(column.isna())

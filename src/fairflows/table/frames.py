@@ -77,11 +77,11 @@ def materialised(data: Given) -> Given | pa.Table:
     return pa.table(data) if is_arrow(data) and not isinstance(data, pa.Table) else data
 
 
-def to_pandas(data: TableLike, columns: list[str] | None = None) -> pd.DataFrame:
+def to_pandas(data: TableLike) -> pd.DataFrame:
     """Return a pandas frame of a pandas, polars or Arrow table, a dict of columns, or a two-dimensional array.
 
-    Columns of an array are named ``columns``, else x0, x1, ...; duplicate column names are refused, since no
-    value could be given back to the right one.
+    Columns of an array are named x0, x1, ... Duplicate column names are refused, because a value could not be given
+    back to the right one.
     """
     data = materialised(data)
     if is_polars(data):
@@ -95,7 +95,7 @@ def to_pandas(data: TableLike, columns: list[str] | None = None) -> pd.DataFrame
     elif isinstance(data, dict):
         frame = _without_objects(pd.DataFrame(data))
     else:
-        frame = _from_array(data, columns)
+        frame = _from_array(data)
     check_names(frame.columns)
     return frame
 
@@ -190,7 +190,7 @@ def as_arrow(frame: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Table:
     return table.replace_schema_metadata()
 
 
-def _from_array(data: TableLike, columns: list[str] | None) -> pd.DataFrame:
+def _from_array(data: TableLike) -> pd.DataFrame:
     array = data.toarray() if isinstance(data, sparray | spmatrix) else np.asarray(data)
     if array.ndim == 0:
         raise DataError(
@@ -202,7 +202,7 @@ def _from_array(data: TableLike, columns: list[str] | None) -> pd.DataFrame:
             f"A table needs two dimensions, rows and columns; got an array of shape {array.shape}. "
             "Reshape your data: a single column is array.reshape(-1, 1)."
         )
-    return pd.DataFrame(array, columns=columns or [f"x{j}" for j in range(array.shape[1])])
+    return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
 
 
 def only_used_categories(frame: pd.DataFrame) -> pd.DataFrame:

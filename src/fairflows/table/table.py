@@ -20,7 +20,6 @@ from fairflows.table.columns import (
     check_column,
     check_kinds,
     check_known,
-    gaps_by_column,
     group_numbers,
     has_order,
     infer_kind,
@@ -420,8 +419,9 @@ class Table:
         if self.y is not None:
             settled = {name: self._settled_label(column) for name, column in self.label_columns().items()}
             self.y, self.more_labels = settled.pop(self.y.name), pd.DataFrame(settled, index=self.y.index)
-        if gaps := gaps_by_column(self.X):
-            self.notes = (*self.notes, f"missing values are a category of their own: {gaps}")
+        gaps = [f"{name!r} ({count:,})" for name, count in self.X.isna().sum().items() if count]
+        if gaps:
+            self.notes = (*self.notes, f"missing values are a category of their own: {', '.join(gaps)}")
         return kept
 
     def _settled_label(self, y: pd.Series) -> pd.Series:
