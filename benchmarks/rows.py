@@ -75,9 +75,7 @@ class Source:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+")
-    parser.add_argument(
-        "--maker", default="trees", choices=["trees", "persons", "mixture", "gaussian-copula", "ctgan", "arf"]
-    )
+    parser.add_argument("--maker", default="trees", choices=MAKERS)
     parser.add_argument("--python", default="python", help="interpreter of the environment of another maker")
     parser.add_argument("--cells", type=int, default=64)
     parser.add_argument("--most-rows", type=int, default=300_000)
@@ -332,11 +330,12 @@ def made_elsewhere(
 ) -> tuple[pd.DataFrame, pd.DataFrame, float]:
     """Let another maker, in an environment of its own, draw rows for these cells, and for those of the fitted rows.
 
-    A maker that knows no cells draws rows of all persons. The seconds are those of fitting and drawing.
+    A maker that knows no cells draws rows of all persons, and once. The seconds are those of fitting and drawing.
     """
+    drawn_for = np.concatenate([cells, fit_cells]) if arguments.maker == "mixture" else cells
     with tempfile.TemporaryDirectory() as folder:
         fit.assign(**{"(cell)": fit_cells}).to_parquet(Path(folder) / "fit.parquet")
-        pd.DataFrame({"(cell)": np.concatenate([cells, fit_cells])}).to_parquet(Path(folder) / "cells.parquet")
+        pd.DataFrame({"(cell)": drawn_for}).to_parquet(Path(folder) / "cells.parquet")
         script = Path(__file__).with_name("rows_of_others.py")
         command = [*shlex.split(arguments.python), script, arguments.maker, folder, str(arguments.epochs)]
         subprocess.run(command, check=True)

@@ -1,6 +1,7 @@
 """Make rows like those of a table with SDV 2, arfpy or an older fairflows; run by ``rows.py`` in their environment.
 
-arfpy needs a NumPy that still has `in1d`: ``pip install arfpy "numpy<2.4" pyarrow``.
+arfpy needs a NumPy that still has `in1d`, and a pandas that finds columns by position:
+``pip install arfpy "numpy<2.4" "pandas<3" pyarrow``.
 
 python benchmarks/rows_of_others.py {gaussian-copula,ctgan,arf,mixture} FOLDER EPOCHS
 """
@@ -38,7 +39,11 @@ def by_sdv(fit: pd.DataFrame, n: int, maker: str, epochs: int) -> pd.DataFrame:
     from sdv.metadata import Metadata
     from sdv.single_table import CTGANSynthesizer, GaussianCopulaSynthesizer
 
+    fit = fit.astype(dict.fromkeys(fit.select_dtypes("category"), object))  # SDV fails on a category without rows
     metadata = Metadata.detect_from_dataframes({"table": fit})
+    for name, column in metadata.to_dict()["tables"]["table"]["columns"].items():
+        if column.get("pii"):  # SDV would invent other values, such as states of other countries
+            metadata.update_column(table_name="table", column_name=name, sdtype="categorical")
     synthesizer = (
         GaussianCopulaSynthesizer(metadata) if maker == "gaussian-copula" else CTGANSynthesizer(metadata, epochs=epochs)
     )
@@ -50,15 +55,20 @@ def by_sdv(fit: pd.DataFrame, n: int, maker: str, epochs: int) -> pd.DataFrame:
 def by_forests(fit: pd.DataFrame, n: int) -> pd.DataFrame:
     from arfpy import arf
 
-    plain = fit.copy()
-    for name, column in plain.items():  # arfpy takes neither missing values nor times
-        if not pd.api.types.is_numeric_dtype(column):
-            plain[name] = column.astype(str).astype("category")
-        else:
-            plain[name] = column.fillna(column.median())
-    model = arf.arf(x=plain)
+    # arfpy takes no missing numbers, and draws every number with all decimals.
+    numbers = [n for n, c in fit.items() if pd.api.types.is_numeric_dtype(c) and not pd.api.types.is_bool_dtype(c)]
+    gaps = {name: f"{name} is missing" for name in numbers if fit[name].isna().any()}
+    plain = fit.astype(dict.fromkeys(fit.columns.difference(numbers), "category"))
+    plain[numbers] = fit[numbers].fillna(fit[numbers].median()).astype(float)
+    model = arf.arf(x=plain.assign(**{gap: fit[name].isna().astype("category") for name, gap in gaps.items()}))
     model.forde()
-    return model.forge(n=n)
+    drawn = model.forge(n=n)
+    for name in numbers:
+        if (plain[name] == plain[name].round()).all():
+            drawn[name] = drawn[name].round()
+    for name, gap in gaps.items():
+        drawn[name] = drawn[name].mask(drawn[gap].astype(bool))
+    return drawn[list(fit)].astype(fit.dtypes.to_dict())
 
 
 if __name__ == "__main__":
