@@ -39,7 +39,9 @@ def by_sdv(fit: pd.DataFrame, n: int, maker: str, epochs: int) -> pd.DataFrame:
     from sdv.metadata import Metadata
     from sdv.single_table import CTGANSynthesizer, GaussianCopulaSynthesizer
 
-    fit = fit.astype(dict.fromkeys(fit.select_dtypes("category"), object))  # SDV fails on a category without rows
+    # SDV fails on a category without rows, and takes times for nanoseconds.
+    types = {"category": object, "datetime": "datetime64[ns]"}
+    fit = fit.astype({name: new for old, new in types.items() for name in fit.select_dtypes(old)})
     metadata = Metadata.detect_from_dataframes({"table": fit})
     for name, column in metadata.to_dict()["tables"]["table"]["columns"].items():
         if column.get("pii"):  # SDV would invent other values, such as states of other countries
