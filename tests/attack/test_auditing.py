@@ -107,15 +107,6 @@ class TestCategorical:
         train, _, test = (part.take(np.arange(2000)) for part in adult)
         assert audit(cells, train, test, quick=True) == audit(cells, train, test, quick=True, n_jobs=2)
 
-    def test_cells_are_attacked_as_they_are_released(self, adult, cells):
-        found = audit(cells, adult[0], adult[2], quick=True)
-        assert found.released == ("cell",)
-        assert set(found.to_frame()["box"]) == {"black"}
-        certificate = certify(cells, adult[2], audit=found, target=0.15)
-        assert certificate.status == "CERTIFIED"
-        assert certificate.rows == found.rows
-        assert found.attack_lower <= certificate.cell_upper
-
     def test_a_released_label_is_seen_by_the_adversary(self, adult, cells):
         found = audit(cells, adult[0], adult[2], quick=True, released=["cell", "label"])
         assert found.attack_lower > 0.1, "the label alone tells .20"

@@ -76,6 +76,15 @@ def test_a_wrong_bound_under_the_right_seal_is_named(certificate, model, adult, 
     assert f"{name} is" in repr(verify(forged, model, adult[2]))
 
 
+def test_a_wrong_status_or_count_under_the_right_seal_is_named(certificate, model, adult, changed):
+    assert whats(replace(certificate, status="NOT_MET").sealed(model.key_), model, adult[2]) == {"status"}
+    (fold,) = certificate.headline.counts
+    group, counts = next(iter(fold.counts.items()))
+    other = replace(fold, counts={**fold.counts, group: counts[::-1]})
+    forged = changed(certificate, counts=(other,)).sealed(model.key_)
+    assert "the counts are not those of these rows" in repr(verify(forged, model, adult[2]))
+
+
 def test_a_statement_that_was_left_out_or_added_is_named(certificate, model, adult):
     fewer = replace(certificate, statements=certificate.statements[1:]).sealed(model.key_)
     assert "population row" in whats(fewer, model, adult[2])

@@ -51,16 +51,6 @@ def test_later_files_are_grouped_the_same_way(run, fitted, tmp_path):
     assert run("verify", fitted / "out", fitted / "credit.csv")[0] == 0
 
 
-def test_values_that_belong_to_no_group_are_refused(run, fitted, tmp_path):
-    later = credit(50, seed=2).astype({"AGE": object})
-    later.loc[3, "AGE"] = "unknown"
-    later.to_csv(tmp_path / "odd.csv", index=False)
-    code, _, err = run("encode", fitted / "out", tmp_path / "odd.csv", "-o", tmp_path / "z.csv")
-    assert code == 2
-    assert "column 'AGE' must hold whole numbers" in err
-    assert "row 5 (the header is row 1) holds 'unknown'" in err
-
-
 def test_describe_says_what_to_expect(run, fitted, tmp_path):
     frame = credit().assign(
         fee=lambda rows: [f"${v}" for v in rows["AGE"]], mail=lambda rows: [f"{i}@x" for i in rows.index]

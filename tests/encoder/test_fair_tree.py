@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import FairTree, Table
+from fairflows import DataError, FairTree, Table, frontier
 from fairflows.bounds import even_blocks
 from fairflows.encoder.fair_tree import best_rates
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, cut, grow
@@ -193,3 +193,17 @@ def test_the_largest_whole_numbers_are_numbers_like_others(last, dtype):
     rows, a = rows.rename_axis("person"), rng.choice(["f", "m"], 400)
     tree = FairTree(4, identifier="person").fit(rows, sensitive_features=a)
     assert tree.transform(rows, sensitive_features=a)["cell"].nunique() == 4
+
+
+def test_a_label_must_fit_the_rows_and_none_is_predicted_without_one():
+    table = population(300, 0)
+    with pytest.raises(DataError, match="without a label"):
+        tree(4).fit(table.X, sensitive_features=table.a).predict(table)
+    with pytest.raises(DataError, match=r"one value per row \(300 rows\); got"):
+        tree(4).fit(table.X, np.column_stack([table.y, table.y]), sensitive_features=table.a)
+
+
+def test_a_frontier_over_numbers_of_cells():
+    found = frontier(tree(), population(3000, 0), strengths=[2, 8], validation=population(2000, 1))
+    assert [encoder.n_cells_ for encoder in found.encoders] == [2, 8]
+    assert found.to_frame()["accuracy"].between(0.5, 1).all()

@@ -14,10 +14,6 @@ from sklearn_checks import run_check
 pytestmark = pytest.mark.usefixtures("few_trees")
 
 
-def cells_of(release, X):
-    return release.cells(release.read(X))
-
-
 @pytest.fixture(scope="module")
 def blobs():
     rng = np.random.default_rng(3)
@@ -50,7 +46,8 @@ def test_tree_cells_are_the_leaves_of_scikit_learns_tree():
     release = Release(RawFeatures(), n_cells=16, output="cell", n_folds=1).fit(z, y)
     tree = DecisionTreeClassifier(max_leaf_nodes=16, random_state=0).fit((z - z.mean(0)) / z.std(0), y)
     fresh = rng.normal(size=(3000, 3))
-    pairs = pd.Series(cells_of(release, fresh)).groupby(tree.apply((fresh - z.mean(0)) / z.std(0))).nunique()
+    cells = pd.Series(release.cells(release.read(fresh)))
+    pairs = cells.groupby(tree.apply((fresh - z.mean(0)) / z.std(0))).nunique()
     assert len(pairs) == release.n_cells_ == 16
     assert (pairs == 1).all()
 

@@ -106,13 +106,6 @@ def test_a_table_has_the_groups_of_its_rules():
     assert made.take([0, 1]).grouping == made.grouping
 
 
-def test_a_later_table_takes_the_grouping_of_the_first():
-    first = table(sensitive="age", groups={"age": [30, 55]})
-    later = table(60, sensitive="age", groups=first.grouping)
-    assert later.grouping == first.grouping
-    assert set(later.groups) <= set(first.groups)
-
-
 def test_values_given_beside_the_table_are_grouped_too():
     made = ff.Table({"x": [1.0, 2.0, 3.0]}, sensitive=np.array([20, 50, 60]), groups={"sensitive": [40]})
     assert made.a.tolist() == ["under 40", "40 and over", "40 and over"]
