@@ -122,6 +122,13 @@ def test_times_with_zones_and_durations_come_back():
     assert_frame_equal(codec.decode(encode(codec, frame)), frame, check_exact=True)
 
 
+def test_times_in_a_finer_unit_are_rounded_to_that_of_training():
+    codec = Codec(key=KEY).fit(pd.DataFrame({"at": pd.date_range("2020-01-01", periods=9).astype("M8[s]")}))
+    finer = pd.DataFrame({"at": pd.to_datetime(["2020-01-03 00:00:00.2"]).astype("M8[ms]")})
+    with pytest.warns(DataWarning, match=r"rounded to them: column 'at' \(1\)"):
+        assert codec.decode(encode(codec, finer))["at"].tolist() == [pd.Timestamp("2020-01-03")]
+
+
 def test_grids():
     assert find_grid(np.array([3, 5, 9])).quantum == 1
     assert find_grid(np.tile([100, 300, 900], MIN_ROWS)).quantum == 200
