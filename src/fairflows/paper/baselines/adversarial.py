@@ -112,7 +112,7 @@ class AdversarialEncoder(AdversarialBaseline):
     hidden, head, adversary : sequence of int
         Hidden layers of encoder, classifier and adversary.
     n_epochs, batch_size, learning_rate, weight_decay, sensitive, identifier, device, random_state
-        As for every neural baseline: training by Adam, roles of columns, where to train, seed.
+        Epochs, rows per step, Adam's settings, names of two columns, where to train ("auto": a GPU), and the seed.
 
     Examples
     --------
@@ -193,8 +193,10 @@ class LAFTR(AttributeBaseline):
         γ, the weight of the adversary's loss.
     attribute : {"encoding", "training"}
         Whether the encoder sees the sensitive attribute, or only training does; encoding then does without it.
-    n_latent, hidden, head, adversary, n_epochs, batch_size, learning_rate, weight_decay, …
-        As for `AdversarialEncoder`.
+    n_latent, hidden, head, adversary
+        Dimensions of z, and hidden layers of encoder, classifier and adversary.
+    n_epochs, batch_size, learning_rate, weight_decay, sensitive, identifier, device, random_state
+        Epochs, rows per step, Adam's settings, names of two columns, where to train ("auto": a GPU), and the seed.
 
     Examples
     --------
@@ -251,8 +253,12 @@ class MaxEntARL(AttributeBaseline):
     ----------
     alpha : float
         α, the weight of the discriminator's doubt.
-    attribute, n_latent, hidden, head, adversary, n_epochs, batch_size, learning_rate, weight_decay, …
-        As for `LAFTR`.
+    attribute : {"encoding", "training"}
+        Whether the encoder sees the sensitive attribute, or only training does.
+    n_latent, hidden, head, adversary
+        Dimensions of z, and hidden layers of encoder, predictor and discriminator.
+    n_epochs, batch_size, learning_rate, weight_decay, sensitive, identifier, device, random_state
+        Epochs, rows per step, Adam's settings, names of two columns, where to train ("auto": a GPU), and the seed.
 
     Examples
     --------
@@ -322,7 +328,7 @@ class AdversarialForgetting(AdversarialBaseline):
     hidden, head, adversary : sequence of int
         Hidden layers of encoder, mask and decoder; of the predictor; of the discriminator.
     n_epochs, batch_size, learning_rate, weight_decay, sensitive, identifier, device, random_state
-        As for `AdversarialEncoder`.
+        Epochs, rows per step, Adam's settings, names of two columns, where to train ("auto": a GPU), and the seed.
 
     Examples
     --------

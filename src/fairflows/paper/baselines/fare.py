@@ -127,7 +127,7 @@ class FARE(Encoder):
     min_rows : int
         The fewest rows in a cell.
     sensitive, identifier, key
-        As for `FairMatching`; the key is behind the seal of its certificates.
+        Names of the columns that hold group and person; the secret that seals certificates, at least 16 bytes.
     random_state : int
         Not used; all encoders have one.
 

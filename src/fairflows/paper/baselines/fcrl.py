@@ -115,7 +115,7 @@ class FCRL(NeuralBaseline):
     hidden, head : sequence of int
         Hidden layers of encoder and critic, and of both predictors.
     n_epochs, batch_size, learning_rate, weight_decay, sensitive, identifier, device, random_state
-        As for `AdversarialEncoder`.
+        Epochs, rows per step, Adam's settings, names of two columns, where to train ("auto": a GPU), and the seed.
     key : bytes, optional
         The secret behind a person's noise, at least 16 bytes; a new one at each fit when not given.
 

@@ -133,7 +133,7 @@ class NeuralBaseline(Encoder):
     learning_rate, weight_decay : float
         Adam's, for both sides.
     sensitive, identifier, key
-        As for `FairMatching`; the key is behind the seal of its certificates.
+        Names of the columns that hold group and person; the secret that seals certificates, at least 16 bytes.
     device : str
         "auto" takes a GPU where there is one.
     random_state : int
