@@ -248,7 +248,7 @@ def edit(path, **values):
     ("harm", "message"),
     [
         (lambda f: (f / "model.json").unlink(), "model.json is missing"),
-        (lambda f: (f / "weights.safetensors").unlink(), "the file is missing"),
+        (lambda f: (f / "weights.safetensors").unlink(), "cannot be rebuilt.*No such file"),
         (lambda f: (f / "key.json").unlink(), "the key is missing"),
         (lambda f: cut(f / "model.json"), "damaged or cut off"),
         (lambda f: cut(f / "weights.safetensors"), "damaged or cut off"),
@@ -318,7 +318,7 @@ def test_a_lying_header_of_weights_is_refused_without_allocating(saved, weights)
     edit(saved / "model.json", weights=sha256(weights).hexdigest(), weights_bytes=len(weights))
     tracemalloc.start()
     try:
-        with pytest.raises(DataError, match=r"cannot be read|the array '[0-9a-f]*' (must be|is missing)"):
+        with pytest.raises(DataError, match=r"cannot be (read|rebuilt)|an array must be"):
             load(saved)
         assert tracemalloc.get_traced_memory()[1] < 2**25
     finally:
@@ -332,11 +332,17 @@ def set_class(content, arrays, name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda content, arrays: set_class(content, arrays, "os.system"), "unknown class 'os.system'"),
-        (lambda content, arrays: set_class(content, arrays, "GridSearch"), "unknown class"),
-        (lambda content, arrays: content.update({"is": "pickle"}), "unknown kind 'pickle'"),
-        (lambda content, arrays: arrays.update({min(arrays): np.zeros((2, 2, 2))}), "the array '[0-9a-f]*' must be"),
-        (lambda content, arrays: arrays.pop(min(arrays)), "the array '[0-9a-f]*' is missing"),
+        (
+            lambda content, arrays: set_class(content, arrays, "os.system"),
+            "holds a os.system of its maker's own",
+        ),
+        (lambda content, arrays: set_class(content, arrays, "GridSearch"), "holds a GridSearch of its maker's own"),
+        (lambda content, arrays: content.update({"is": "pickle"}), "cannot be rebuilt, it is damaged: 'pickle'"),
+        (
+            lambda content, arrays: arrays.update({min(arrays): np.zeros((2, 2, 2))}),
+            "an array must be .* of shape .*; got float64",
+        ),
+        (lambda content, arrays: arrays.pop(min(arrays)), "cannot be rebuilt, it is damaged: '[0-9a-f]*'"),
         (lambda content, arrays: content["state"].pop("settings"), "cannot be rebuilt"),
         (
             lambda content, arrays: content["state"].update(

@@ -29,14 +29,9 @@ def progress_bar(verb: str, *, enabled: bool) -> Iterator[ShowProgress]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn(verb),
-        BarColumn(),
-        TextColumn("{task.description}", markup=False),
-        TimeRemainingColumn(),
-    )
+    text = TextColumn("{task.description}", markup=False)
     console = Console(stderr=True, force_jupyter=False)  # in a notebook rich would ask for widgets
-    with Progress(*columns, console=console) as bar:
+    with Progress(TextColumn(verb), BarColumn(), text, TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from jinja2 import Environment, PackageLoader
 
 from fairflows import __version__
 from fairflows.certificate.certificate import FORMAT, Certificate
@@ -27,28 +29,6 @@ EXPORTED: tuple[str, ...] = ("attestation.json", "croissant.json", "spdx.json", 
 """The files that `export_files` makes."""
 
 _CROISSANT = "http://mlcommons.org/croissant/"
-_CONTEXT: Json = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "sc": "https://schema.org/",
-    "cr": _CROISSANT,
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "dct": "http://purl.org/dc/terms/",
-    "prov": "http://www.w3.org/ns/prov#",
-    "conformsTo": "dct:conformsTo",
-    **{
-        name: f"cr:{name}"
-        for name in (
-            *["citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty", "fileSet"],
-            *["format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet"],
-            *["references", "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField"],
-            "transform",
-        )
-    },
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-}
 
 
 @dataclass(frozen=True)
@@ -134,7 +114,7 @@ def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: 
     ]
     said, kind = " ".join(verdict(certificate)), _kind(certificate)
     return {
-        "@context": _CONTEXT,
+        "@context": json.loads(files("fairflows.report").joinpath("croissant-context.json").read_text()),
         "@type": "sc:Dataset",
         "conformsTo": [f"{_CROISSANT}1.1", f"{_CROISSANT}RAI/1.0"],
         "name": Path(file).stem,
@@ -195,37 +175,20 @@ def spdx(certificate: Certificate, file: str, sha256: str) -> Json:
 
 def card(certificate: Certificate, table: pd.DataFrame, file: str, n_rows: int) -> str:
     """Return a data card in Markdown, with the header that hubs read."""
-    columns = "\n".join(f"| {_cell(name)} | {_cell(column.dtype)} |" for name, column in table.items())
-    stated = "\n".join(
-        f"| {_cell(row['name'])} | {row['bound']} | {row['accuracy']} | {_cell(row['says'])} |"
-        for row in statement_rows(certificate)
-    )
-    uncovered = [f"- {_cell(case)}" for case in not_covered(certificate)]
-    return "\n".join(
-        [
-            "---",
-            f"tags: [{_kind(certificate).tags}]",
-            f"pretty_name: {json.dumps(Path(file).stem)}",
-            "---",
-            f"# {_cell(Path(file).stem)}",
-            "",
-            f"{n_rows:,} {_kind(certificate).rows}, made to hide {_cell(certificate.sensitive)} by fairflows "
-            f"{__version__}.",
-            "",
-            *(f"- {_cell(sentence)}" for sentence in verdict(certificate)),
-            "",
-            *(["Not covered:", "", *uncovered, ""] if uncovered else []),
-            f"Check it: `fairflows check certificate.json {file}`",
-            "",
-            "| statement | Δ | a guess between two groups is right | |",
-            "|---|---|---|---|",
-            stated,
-            "",
-            "| column | type |",
-            "|---|---|",
-            columns,
-            "",
-        ]
+    loader = PackageLoader("fairflows", "report")
+    # Every value that the template prints goes through `_cell`.
+    environment = Environment(loader=loader, finalize=_cell, trim_blocks=True, keep_trailing_newline=True)
+    return environment.get_template("card.md.jinja").render(
+        certificate=certificate,
+        kind=_kind(certificate),
+        name=Path(file).stem,
+        file=file,
+        version=__version__,
+        n_rows=f"{n_rows:,}",
+        verdict=verdict(certificate),
+        uncovered=not_covered(certificate),
+        statements=statement_rows(certificate),
+        types=dict(zip(table.columns, table.dtypes, strict=True)),
     )
 
 

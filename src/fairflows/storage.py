@@ -37,7 +37,7 @@ from sklearn.base import BaseEstimator
 from fairflows import __version__
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_folder, refuse_other_files, settle_folder, write_private
-from fairflows.table.json_text import parse_json, read_json, read_text
+from fairflows.table.json_text import parse_json, read_document, read_json, read_text
 from fairflows.table.persons import Key, Ledger, Secret, fingerprint
 
 FORMAT = 1
@@ -45,7 +45,6 @@ FORMAT = 1
 
 MODEL, WEIGHTS, KEY, LEDGER = "model.json", "weights.safetensors", "key.json", "ledger.json"
 FILES = (MODEL, WEIGHTS, KEY, LEDGER)
-_HEADER = {"weights": str, "weights_bytes": int, "model": str, "key": str, "ledger": bool, "content": dict}
 CLASSES = {  # by the module that they are imported from when an object of them is met, and not before
     "fairflows.table.columns": "Grid Schema",
     "fairflows.codec": "BinLevels CellCodec Codec Levels Scale",
@@ -167,17 +166,17 @@ def load(path: str | Path, own: Sequence[type[Storable]] = ()) -> Any:
         if not (isinstance(part, type) and issubclass(part, Storable)):
             raise DataError(f"own must hold classes that have to_dict and from_dict; got {part!r}.")
     settle_folder(folder)
-    header = _read_header(folder)
-    if _digest(_json(header["content"]).encode()) != header["model"]:
-        raise DataError(f"{folder / MODEL}: the file is damaged: its content is not what was saved.")
-    arrays = _read_weights(folder / WEIGHTS, header)
-    keys = _read_keys(folder / KEY, header["key"])
-    reader = _Reader(arrays, keys, read_json(folder / LEDGER) if header["ledger"] else [], own)
+    header = read_document(folder, MODEL, "model of fairflows", FORMAT)
     try:
+        if _digest(_json(header["content"]).encode()) != header["model"]:
+            raise DataError(f"{MODEL} is damaged: its content is not what was saved.")
+        arrays = _read_weights(folder / WEIGHTS, header)
+        keys = _read_keys(folder / KEY, header["key"])
+        reader = _Reader(arrays, keys, read_json(folder / LEDGER) if header["ledger"] else [], own)
         return reader.read(header["content"])
     except DataError as error:
         raise DataError(f"{folder}: the model cannot be loaded: {error}") from None
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OSError) as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise DataError(f"{folder}: the model cannot be rebuilt, it is damaged: {reason}") from None
 
@@ -384,28 +383,20 @@ class _Reader:
             return [self.read(item) for item in value]
         if not isinstance(value, dict):
             return value
-        kind = value.get(_TAG)
-        if kind not in self._kinds:
-            raise DataError(f"it holds a value of the unknown kind {kind!r}.")
-        return self._kinds[kind](value)
+        return self._kinds[value[_TAG]](value)
 
     def _ledger(self, value: State) -> Ledger:
         number = value["number"]
-        if number >= len(self._written_ledgers):
-            raise DataError("its ledger is missing.")
         if number not in self._ledgers:
             self._ledgers[number] = Ledger.from_dict(self._written_ledgers[number], self.read(value["key"]))
         return self._ledgers[number]
 
     def _array(self, value: State) -> npt.NDArray:
-        name = value["name"]
-        if name not in self._arrays:
-            raise DataError(f"the array {name!r} is missing.")
-        array, dtype, shape = self._arrays[name], np.dtype(value["type"]), tuple(value["shape"])
+        array, dtype, shape = self._arrays[value["name"]], np.dtype(value["type"]), tuple(value["shape"])
         stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype
         is_smaller = stored == np.int64 and array.dtype.kind in "iu" and array.itemsize < stored.itemsize
         if not (is_smaller or array.dtype == stored) or array.shape != shape:
-            raise DataError(f"the array {name!r} must be {stored} of shape {shape}; got {array.dtype}, {array.shape}.")
+            raise DataError(f"an array must be {stored} of shape {shape}; got {array.dtype}, {array.shape}.")
         return array.astype(stored, copy=False).view(dtype)
 
     def _tensor(self, value: State) -> Any:
@@ -425,14 +416,10 @@ class _Reader:
 
     def _object(self, value: State) -> Any:
         name = value["class"]
-        if value[_TAG] == "object":
-            kind = class_named(name)
-            if kind is None:
-                raise DataError(f"it holds an object of the unknown class {name!r}.")
-        else:
-            kind = next((part for part in self._own if part.__name__ == name), None)
-            if kind is None:
-                raise DataError(f"it holds a {name} of its maker's own: pass that class, load(path, own=[{name}]).")
+        is_ours = value[_TAG] == "object"
+        kind = class_named(name) if is_ours else next((part for part in self._own if part.__name__ == name), None)
+        if kind is None:
+            raise DataError(f"it holds a {name} of its maker's own: pass that class, load(path, own=[{name}]).")
         return _built(kind, {part: self.read(content) for part, content in value["state"].items()})
 
 
@@ -446,27 +433,8 @@ def _refuse_other_folder(target: Path) -> None:
         return
     if not (target / MODEL).is_file():
         raise DataError(f"{target}: the folder holds other files and no model; a model gets a folder of its own.")
-    _read_header(target)
+    read_document(target, MODEL, "model of fairflows", FORMAT)
     refuse_other_files(target, FILES)
-
-
-def _read_header(folder: Path) -> State:
-    if not folder.is_dir():
-        raise DataError(f"{folder}: there is no such folder.")
-    if not (folder / MODEL).is_file():
-        raise DataError(f"{folder}: the folder holds no model ({MODEL} is missing).")
-    header = read_json(folder / MODEL)
-    if not isinstance(header, dict) or type(header.get("format")) is not int:
-        raise DataError(f"{folder / MODEL}: not a model of fairflows: it states no format.")
-    if header["format"] != FORMAT:
-        raise DataError(
-            f"{folder / MODEL}: the model has format {header['format']}, and fairflows {__version__} reads format "
-            f"{FORMAT}; it was written by fairflows {header.get('fairflows', 'of another release')}."
-        )
-    for name, kind in _HEADER.items():
-        if not isinstance(header.get(name), kind):
-            raise DataError(f"{folder / MODEL}: the file is damaged: {name!r} is missing or of the wrong type.")
-    return header
 
 
 def _read_weights(path: Path, header: State) -> dict[str, np.ndarray]:
@@ -474,8 +442,6 @@ def _read_weights(path: Path, header: State) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    if not path.is_file():
-        raise DataError(f"{path}: the file is missing.")
     with path.open("rb") as stream:
         has_its_size = path.stat().st_size == header["weights_bytes"]
         if not has_its_size or file_digest(stream, "sha256").hexdigest() != header["weights"]:

@@ -40,12 +40,7 @@ from fairflows.table.folders import check_file, new_file, new_folder, side_folde
 from fairflows.table.frames import NULLABLE, as_arrow, check_names, from_arrow
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.persons import Persons, check_most_rows, keyed_hashes
-from fairflows.table.reading import (
-    TextFormat,
-    naming_file,
-    open_table,
-    read_batches,
-)
+from fairflows.table.reading import TextFormat, naming_file, open_table, read_batches
 from fairflows.threads import one_thread
 
 Precision = Literal["float32", "float64"]
@@ -112,7 +107,7 @@ def encode_batch(model: Encoder, batch: Batch, *, key: bytes | None = None, **se
     is_table = isinstance(batch, pa.Table)
     encoded, found = encode(batch if is_table else pa.Table.from_batches([batch]))
     encode.check_number_of_rows(found)
-    found.warn(settings.get("label"))
+    found.warn()
     if is_table:
         return encoded
     parts = encoded.combine_chunks().to_batches()
@@ -126,7 +121,7 @@ class Found:
     outside: Counter[tuple[str, Reason]] = field(default_factory=Counter)  # values that training did not have
     dropped: int = 0  # rows without a group or a label
     counts: npt.NDArray[np.int64] | None = None  # (K, k): rows by group and cell, of a release
-    no_label: bool = False  # whether labels could not be looked at
+    no_label: list[str] = field(default_factory=list)  # labels that the rows lack
     rows_each: pd.Series = field(default_factory=lambda: pd.Series(dtype=np.int64))  # by the hash of a person's name
 
     def add(self, other: Found) -> None:
@@ -135,17 +130,17 @@ class Found:
         self.dropped += other.dropped
         if other.counts is not None:
             self.counts = other.counts if self.counts is None else self.counts + other.counts
-        self.no_label |= other.no_label
+        self.no_label = other.no_label
         self.rows_each = self.rows_each.add(other.rows_each, fill_value=0).astype(np.int64)
 
-    def warn(self, label: str | Sequence[str] | None) -> None:
+    def warn(self) -> None:
         """Warn of all that a reader of the result must know."""
         if self.dropped:
             warn_user(f"{self.dropped:,} rows without a group or a label were dropped, as before fitting.")
         if self.no_label:
             warn_user(
-                f"The model was fitted to rows with a known {label!r}, a column that these rows lack: the certificate "
-                "does not cover persons who would never have one."
+                f"The model was fitted to rows with a known {' and '.join(map(repr, self.no_label))}, a column that "
+                "these rows lack: the certificate does not cover persons who would never have one."
             )
         warn_of_outside(self.outside)
 
@@ -218,8 +213,7 @@ class BatchEncoder:
         person = [] if self.identifier is None else [self.identifier]
         columns = list(dict.fromkeys([*self._features, *self._sensitive, *person, *self._keep, *label]))
         for name in columns:
-            if name not in source:
-                check_known(name, pd.Index(source), "needed")
+            check_known(name, source, "needed")
         return columns
 
     def output_schema(self, source: pa.Schema) -> pa.Schema:
@@ -241,8 +235,9 @@ class BatchEncoder:
         columns = self.needed(batch.schema.names)
         frame = from_arrow(batch.select(columns).replace_schema_metadata())
         self.schema.part(name for name in columns if name not in self._features).check(frame)
-        labels = frame[[name for name in self._labels if name in columns]]
-        found = Found(no_label=self._missing_label == "drop" and labels.shape[1] < len(self._labels))
+        found, labels = Found(), frame[[name for name in self._labels if name in columns]]
+        if self._missing_label == "drop":
+            found.no_label = [name for name in self._labels if name not in columns]
         kept = rows_kept(frame[self._sensitive], labels, self._missing_group, self._missing_label)
         if not kept.all():
             frame, batch, found.dropped = frame[kept], batch.filter(pa.array(kept)), int((~kept).sum())
@@ -416,7 +411,7 @@ def encode_file(
         n_rows = write_table(tables, side, Path(target), time_formats)
         with naming_file(path):
             encode.check_number_of_rows(found)
-    found.warn(settings.get("label"))
+    found.warn()
     return n_rows
 
 

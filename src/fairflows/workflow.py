@@ -39,7 +39,7 @@ from fairflows.stream import Found, encode_file, table_schema, to_arrow, write_t
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
-from fairflows.table.json_text import read_as, read_json, stated_fields
+from fairflows.table.json_text import read_as, read_document, stated_fields
 from fairflows.table.persons import RowsSeen, check_most_rows
 from fairflows.table.prospects import check_groups
 from fairflows.table.reading import TextFormat, read_frame
@@ -242,7 +242,7 @@ class _Job:
         """Fit two trees to everybody, and for the measurements a second pair to four fifths."""
         table = self.table
         self.say("fitting two trees, with every person in one of them")
-        model = self._release(FairTree(**self._common()), spend=self.spend, target=self.target)
+        model = self._release(FairTree(**self._common()), n_cells="auto", spend=self.spend, target=self.target)
         rows = to_pandas(model.fit_transform(table))
         target = self.target or (TARGETS[0] if model.plan_ is None else model.plan_.target)
         split = f"{len(table):,} rows, all of them released."
@@ -283,17 +283,15 @@ class _Job:
 
     def _release(self, encoder: Encoder, **settings: Any) -> Release:
         """Return a release around an encoder, unfitted."""
-        output: Literal["row", "cell"] = "row" if self.output == "row" else "cell"
-        own = {"n_cells": "auto"} if isinstance(encoder, FairTree) else {}
         return Release(
             encoder,
-            output=output,
+            output=cast(Literal["row", "cell"], self.output),
             delta=self.delta,
             most_rows=self.most_rows,
             rules=self.rules,
             with_score=self.score,
             random_state=self.random_state,
-            **(own | settings),
+            **settings,
         )
 
     def _choose_from_frontier(self) -> _Fitted:
@@ -363,7 +361,7 @@ class Run:
     """How the table of a result was read, for later files."""
 
     sensitive: list[str]
-    label: str | list[str] | None = None
+    label: list[str] = field(default_factory=list)
     identifier: str | None = None
     time_formats: dict[str, str] = field(default_factory=dict)
     missing_group: MissingGroup = "error"
@@ -379,10 +377,9 @@ class Run:
     @classmethod
     def of(cls, table: Table, random_state: int) -> Run:
         """Return how this table was read."""
-        labels = list(map(str, table.label_columns()))
         return cls(
             sensitive=list(table.grouping.kinds),
-            label=labels if len(labels) > 1 else labels[0] if labels else None,
+            label=list(map(str, table.label_columns())),
             identifier=None if table.identifier is None else str(table.identifier.name),
             time_formats=table.time_formats,
             missing_group=table.missing_group,
@@ -393,11 +390,6 @@ class Run:
         )
 
     @property
-    def labels(self) -> list[str]:
-        """The columns of the labels."""
-        return [self.label] if isinstance(self.label, str) else self.label or []
-
-    @property
     def roles(self) -> dict[str, Any]:
         """How the columns of later files make rows, as parameters of `encode_batch`."""
         names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label")
@@ -405,15 +397,15 @@ class Run:
 
     def table_of(self, path: Path, model: Encoder, text_format: TextFormat | None = None) -> Table:
         """Read a later file: the columns that the model knows, read and grouped as its own rows were."""
-        schema = table_schema(model, self.sensitive, self.labels, self.grouping)
+        schema = table_schema(model, self.sensitive, self.label, self.grouping)
         frame = read_frame(path, schema, self.identifier, text_format)
-        known = {*map(str, model.schema_.kinds), *self.sensitive, *self.labels, self.identifier}
+        known = {*map(str, model.schema_.kinds), *self.sensitive, *self.label, self.identifier}
         return Table(
             frame[[name for name in frame if name in known]],
             name=path.name,
             groups=self.grouping,
-            sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
-            label=self.label,
+            sensitive=self.sensitive,
+            label=self.label or None,
             identifier=self.identifier,
             missing_group=self.missing_group,
             missing_label=self.missing_label,
@@ -602,20 +594,11 @@ def check_place(out: Path, source: Path | None = None, *, replace: bool) -> None
 
 def read_run(out: Path) -> Run:
     """Read how the table of an earlier result was read."""
-    if not out.is_dir():
-        raise DataError(f"{out}: there is no such folder.")
-    path = out / RUN
-    if not path.is_file():
-        raise DataError(f"{out}: the folder holds no result of `fairflows share` ({RUN} is missing).")
-    run = read_json(path)
-    if not isinstance(run, dict) or type(run.get("format")) is not int:
-        raise DataError(f"{path}: not a result of fairflows: it states no format.")
-    if run["format"] != FORMAT:
-        raise DataError(f"{path}: written by another release of fairflows (format {run['format']}).")
+    run = read_document(out, RUN, "result of `fairflows share`", FORMAT)
     try:
         found: Run = read_as({name: run[name] for name in stated_fields(Run) if name in run}, Run)
     except ValueError as error:
-        raise DataError(f"{path}: the file is damaged: {error}") from None
+        raise DataError(f"{out / RUN}: the file is damaged: {error}") from None
     return found
 
 

@@ -54,7 +54,7 @@ SHARE = ["share", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
         (["demo", "-o", "loans.csv"], "loans.csv: is a file"),
         (["encode", "result", "loans.csv", "-o", "loans.csv"], "would be lost"),
         (["encode", "result", "holes.csv", "-o", "z.csv"],
-         "Drop those rows (missing_group='drop'), or make them a group of their own (missing_group='group'). (option "
+         "Drop those rows (missing_group='drop'), or keep them as 'missing' (missing_group='group'). (option "
          "--missing-group of `share`)"),
         (["reproduce", "figure-4a", "--device", "tpu"], "not one of 'auto', 'cpu', 'cuda'"),
     ],

@@ -94,7 +94,7 @@ def test_training_rows_under_other_names_are_refused(run, folder):
     frame = loans(1500, 0).assign(person=[f"q{i}" for i in range(1500)])
     code, _, err = encode(run, folder, pd.concat([loans(300, 1), frame.head(40)]))
     assert code == 2
-    assert "are rows that the model was fitted to, under other names" in err
+    assert "of these rows at least (their values tell it) under other names" in err
     assert not (folder / "z.csv").exists()
     frame.head(1000).to_csv(folder / "new.csv", index=False)
     assert run("certify", folder / "named", folder / "new.csv")[0] == 2

@@ -44,11 +44,11 @@ def test_training_rows_are_refused_under_any_name():
     frame = pd.DataFrame({"x": rng.normal(size=500)})
     named = Ledger.of(frame, Persons.of(np.arange(500)), KEY)
     named.refuse_training_rows(frame, Persons.of([f"{i:07d}" for i in range(500)]))  # known by name, as others encode
-    with pytest.raises(DataError, match="^500 of these rows at least .* under other names"):
+    with pytest.raises(DataError, match="fitted to 500 of these rows at least .* under other names"):
         named.refuse_training_rows(frame, Persons.of(np.arange(500) + 10**6))
     unnamed = ledger_of(frame)
     for persons in (Persons.unnamed(500), Persons.of(np.arange(500))):
-        with pytest.raises(DataError, match="without an identifier, and names that come now cannot say") as error:
+        with pytest.raises(DataError, match="fitted to 500 of these rows at least .* without an identifier") as error:
             unnamed.refuse_training_rows(frame, persons)
         assert "identifier=" not in str(error.value), "no advice that would get around it"
 

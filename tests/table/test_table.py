@@ -95,7 +95,7 @@ def test_split_without_identifier_counts_rows(frame):
     train, validation, test = Table(frame, sensitive="sex").split()
     assert [len(train), len(validation), len(test)] == [38, 10, 12]
     for share in (1.0, -0.1):
-        with pytest.raises(ValueError, match=r"test must be a share in \[0, 1\)"):
+        with pytest.raises(ValueError, match=r"test must be a share in \(0, 1\)"):
             Table(frame, sensitive="sex").split(test=share)
 
 

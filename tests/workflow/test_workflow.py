@@ -148,7 +148,7 @@ def test_only_an_earlier_result_is_replaced_and_only_when_asked(shared, tmp_path
     with pytest.raises(ff.DataError, match="choose another one"):
         shared.save(mine, replace=True)
     (mine / "run.json").write_text('{"script": "train.py"}')  # of somebody else
-    with pytest.raises(ff.DataError, match="not a result of fairflows"):
+    with pytest.raises(ff.DataError, match="not a result of `fairflows share`"):
         shared.save(mine, replace=True)
     for place in (out / "thesis.txt", out / "model" / "notes.txt"):
         place.write_text("")

@@ -38,6 +38,7 @@ from fairflows.exceptions import DataError, DataWarning
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fairflows.bounds.planning import CellPlan
     from fairflows.encoder.base import Encoder
     from fairflows.paper.experiments import Outcome
     from fairflows.workflow import Kind, Run, Shared
@@ -217,21 +218,18 @@ def describe(
         typer.echo(f"! {with_options(finding)}")
     if rules := proposed_rules(table.X):
         typer.echo(f"Every row keeps these rules, which can be asked of shared rows, too (--rule): {'; '.join(rules)}.")
-    typer.echo(_at_best(best_bounds(table, delta=delta)))
+    typer.echo(_at_best(*best_bounds(table, delta=delta)))
 
 
-def _at_best(bounds: pd.DataFrame) -> str:
+def _at_best(plans: list[CellPlan], default: float | None) -> str:
     """Print the statements that so many persons allow."""
-    if bounds.empty:
-        return "Nothing can be certified about these groups with so many persons: they are too small, or too many."
+    if not plans:
+        return "Nothing can be certified about these groups with so many persons: merge small ones (--merge-small)."
     lines = ["What `share` can state with so many persons, for each target (the one with * is its default):"]
-    for plan in bounds.to_dict(orient="records"):
-        is_known = plan["population"] == plan["population"]  # else NaN: there are too few persons
-        to_come = f"persons to come Δ ≤ {plan['population']:.3f}" if is_known else "nothing about persons to come"
-        table = f"this table, half of the groups known: Δ ≤ {plan['known_half']:.3f}"
-        lines.append(
-            f"  {plan['target']:g}{'*' if plan['default'] else ''}: {plan['cells']:,} cells; {table}; {to_come}"
-        )
+    for plan in plans:
+        to_come = f"persons to come Δ ≤ {plan.population:.3f}" if plan.population else "nothing about persons to come"
+        table = f"this table, half of the groups known: Δ ≤ {plan.known_half:.3f}"
+        lines.append(f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.in_all:,} cells; {table}; {to_come}")
     return "\n".join([*lines, "A guess between two groups is right (1 + Δ)/2 of the time."])
 
 
@@ -313,9 +311,7 @@ def certify(
     table = run.table_of(rows, model, reading.text_format)
     if target is None:
         target = Certificate.read(folder / "certificate.json").target
-    with _stages() as say:
-        say("certifying")
-        certificate = make(model, table, target=target, delta=delta, most_rows=most_rows)
+    certificate = make(model, table, target=target, delta=delta, most_rows=most_rows)
     typer.echo(certificate.to_json() if as_json else repr(certificate))
     raise typer.Exit(0 if certificate.is_good else 1)
 
@@ -345,7 +341,7 @@ def check(
     from fairflows.certificate.check import check as find_out
 
     checked = find_out(certificate, file, max_known_half=max_known_half, max_population=max_population)
-    _print_json(checked.to_dict()) if as_json else typer.echo(repr(checked))
+    typer.echo(_as_json(checked.to_dict()) if as_json else repr(checked))
     raise typer.Exit(0 if checked else 1)
 
 
@@ -398,7 +394,7 @@ def audit(
     model, run = _open_result(folder)
     learn, judged = run.table_of(rows, model, reading.text_format).split(test=0.5, validation=0)
     found = attack(model, learn, judged, quick=quick, n_jobs=2)
-    _print_json(found.to_dict()) if as_json else typer.echo(repr(found))
+    typer.echo(_as_json(found.to_dict()) if as_json else repr(found))
 
 
 def _open_result(folder: Path) -> tuple[Encoder, Run]:
@@ -429,15 +425,11 @@ def reproduce(
 
     Example: `fairflows reproduce figure-4a table-2 --quick`
     """
-    import pandas as pd
-
     from fairflows.paper.experiments import list_experiments, run_many
     from fairflows.steps import chosen_device
     from fairflows.table.folders import check_folder
 
     known = list_experiments()
-    if every and names:
-        raise DataError(f"--all runs every experiment: leave out {', '.join(names)}, or --all.")
     chosen = known["id"].tolist() if every else list(names or [])
     for name in chosen:
         if name not in set(known["id"]):
@@ -451,11 +443,8 @@ def reproduce(
     with _stages() as say:
         for result in run_many(chosen, n_jobs=jobs, quick=quick, seeds=seeds, device=device, out=out):
             results.append(result)
-            say(f"{result.id}, {len(results)} of {len(chosen)}")
+            say(f"{result.id}, {len(results)} of {len(chosen)}: {_outcome(result)}")
             typer.echo(str(result))
-    if len(results) > 1:
-        lines = [(r.id, round(r.seconds), _outcome(r)) for r in results]
-        _print_frame(pd.DataFrame(lines, columns=["experiment", "seconds", ""]), title="Experiments")
     typer.echo(f"Tables, figures and everything as JSON are in {out}.")
     missing = [bool(result.skipped) for result in results]
     failed = any(result.failed for result in results)
@@ -469,21 +458,11 @@ def _outcome(result: Outcome) -> str:
 
 
 def _print_frame(frame: pd.DataFrame, title: str) -> None:
-    from rich.console import Console
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    grid = Grid(title=title, title_justify="left", header_style="bold")
-    for name, column in frame.items():
-        grid.add_column(str(name), justify="right" if column.dtype.kind in "if" else "left", overflow="fold")
-    for row in frame.itertuples(index=False):
-        grid.add_row(*(Text(_cell(cell)) for cell in row))
-    Console().print(grid)
+    typer.echo(f"{title}\n{frame.to_string(index=False, float_format='{:.4g}'.format)}\n")
 
 
-def _print_json(record: object) -> None:
-    """Print a value as JSON."""
-    typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
+def _as_json(record: object) -> str:
+    return json.dumps(record, indent=2, ensure_ascii=False)
 
 
 @contextmanager
@@ -501,12 +480,6 @@ def _stages() -> Iterator[Callable[[str], None]]:
             status.update(text)
 
         yield say
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def main() -> None:

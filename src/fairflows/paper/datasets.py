@@ -196,7 +196,6 @@ def load_compas(features: Literal["paper", "all"] = "paper") -> Table:
         sensitive=(rows["race"] == "African-American").rename("race"),
         group_names={0: "Caucasian", 1: "African-American"},
         label=(rows["two_year_recid"] == 0).rename("no_recidivism"),
-        label_names={0: "new offence within two years", 1: "none"},
         parts=parts,
     )
 
@@ -228,7 +227,6 @@ def load_crime(features: Literal["paper", "all"] = "paper") -> Table:
         sensitive=(rows["racePctWhite"] / 5 < minorities).rename("minority_share"),
         group_names={0: "low minority share", 1: "high minority share"},
         label=(rate < median).rename("low_crime"),
-        label_names={0: "at or above the median", 1: "below the median"},
         parts=paper_parts(len(rows), "test", "validation"),
     )
 
@@ -266,12 +264,11 @@ def load_health(features: Literal["paper", "all", "transfer"] = "paper", label: 
     parts[order] = paper_parts(len(order), "test", "validation")
     worst = rows["CharlsonIndexI_max"]
     labels = {
-        "charlson": (worst != 2, {0: "largest index 1-2", 1: "0 or above 2"}),
-        "charlson_zero": (worst == 0, {0: "largest index above 0", 1: "0"}),
-        "MSC2a3": (rows["pcg1"] > 0, {0: "no such claim", 1: "a claim in the group"}),
-        "METAB3": (rows["pcg2"] > 0, {0: "no such claim", 1: "a claim in the group"}),
+        "charlson": worst != 2,
+        "charlson_zero": worst == 0,
+        "MSC2a3": rows["pcg1"] > 0,
+        "METAB3": rows["pcg2"] > 0,
     }
-    y, label_names = labels[label]
     chosen = _health_features(rows, features)
     if "PayDelay_total" in chosen:
         notes += ("PayDelay_total is known to within half a day per claim",)
@@ -280,8 +277,7 @@ def load_health(features: Literal["paper", "all", "transfer"] = "paper", label: 
         name="health",
         sensitive=rows[["age_65", "age_75", "age_85"]].any(axis=1).rename("age"),
         group_names={0: "under 60 or unknown", 1: "60 and over"},
-        label=y.rename(label),
-        label_names=label_names,
+        label=labels[label].rename(label),
         identifier=rows["MemberID_t"].rename("MemberID"),
         kinds={name: "discrete" for name in chosen if chosen[name].dtype.kind == "i"},  # counts; no need to infer
         parts=parts[: len(rows)],
@@ -323,7 +319,6 @@ def load_law_school(features: Literal["paper", "all"] = "paper") -> Table:
         sensitive=(rows["race"] != "White").rename("race"),
         group_names={0: "white", 1: "non-white"},
         label=(rows["admit"] == 1).rename("admit"),
-        label_names={0: "rejected", 1: "admitted"},
         kinds={name: "categorical" for name in ("resident", "gender") if name in chosen},
         parts=paper_parts(len(rows), "test", "validation"),
         notes=notes,
@@ -357,7 +352,6 @@ def load_acs(features: Literal["income", "all"] = "income", *, state: str | None
         sensitive=(rows["SEX"] == "Female").rename("SEX"),
         group_names={0: "male", 1: "female"},
         label=(rows["PINCP"] > 50_000).rename("PINCP"),
-        label_names={0: "at most 50,000", 1: "above 50,000"},
         notes=("2 of the 10 features of ACSIncome, RELP and WKHP, are not in the file",),
     )
 

@@ -638,7 +638,7 @@ def _to_know(shared: Shared) -> Iterator[str]:
     if worth and max(worth.values()) > worth[0.0] + _GAIN:
         more = ", ".join(f"{percent(right)} for {b:g}" for b, right in worth.items() if b)
         yield (
-            f"A score that tells nothing of {c.sensitive} decides {shared.run.labels[0]} right for about "
+            f"A score that tells nothing of {c.sensitive} decides {shared.run.label[0]} right for about "
             f"{percent(worth[0.0])} of persons. A part of the target can be spent on it (spend=..., or --spend): "
             f"{more}."
         )

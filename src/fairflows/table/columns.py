@@ -78,14 +78,11 @@ def numbers(column: pd.Series) -> np.ndarray:
 
 
 def floats(column: pd.Series) -> npt.NDArray[np.float64]:
-    """Return numbers, or times as seconds; a missing value is NaN."""
-    return (seconds(column) if is_time(column.dtype) else column).to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def seconds(column: pd.Series) -> pd.Series:
-    """Return times as seconds since 1970, durations as seconds."""
-    lasts = column if column.dtype.kind == "m" else column - pd.Timestamp(0, tz=column.dt.tz)
-    return lasts.dt.total_seconds()
+    """Return numbers, times as seconds since 1970, or durations as seconds; a missing value is NaN."""
+    if is_time(column.dtype):
+        lasts = column if column.dtype.kind == "m" else column - pd.Timestamp(0, tz=column.dt.tz)
+        column = lasts.dt.total_seconds()
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def from_numbers(values: np.ndarray, dtype: Dtype) -> pd.Series:
@@ -300,11 +297,8 @@ class Schema:
         Whole numbers may come as floats or numbers as integers, and text and categories as one another. A float between
         whole numbers stays as it is: the codec rounds it, or refuses it.
 
-        Raises
-        ------
-        DataError
-            A column is missing or holds another kind of value. That goes for numbers and booleans in place of text,
-            too: 7 may have been written "7", "07" or "7.0".
+        Raise if a column is missing or holds another kind of value. Numbers do not become text: 7 may have been written
+        "7", "07" or "7.0".
         """
         changed = {}
         for name, fitted in self.kinds.items():
@@ -318,7 +312,12 @@ class Schema:
         column, fitted = columns[name], self.kinds[name]
         came = kind_of_values(column)
         if not (came == fitted or NOTHING in (came, fitted) or {came, fitted} == {WHOLE, NUMBERS}):
-            raise DataError(_refusal(name, fitted, came, column))
+            is_text_lost = fitted == TEXT and came in (BOOLEANS, WHOLE, NUMBERS)
+            advice = " Which text they were cannot be known: read the column as text." if is_text_lost else ""
+            raise DataError(
+                f"Column {name!r} must hold {fitted}, as in the rows that the model was fitted on; got {came} "
+                f"({column.dtype}).{advice}"
+            )
         return came
 
 
@@ -332,20 +331,7 @@ def _kind(values: pd.Series | pd.Index | Sequence[Hashable] | np.ndarray) -> str
     """Return the kind of values that are not all missing."""
     inferred = pd.api.types.infer_dtype(values, skipna=True)
     kind = _KIND_OF.get(inferred, inferred)
-    return MOMENTS if kind == TIMES and _with_zone(pd.Series(values)) else kind
-
-
-def _with_zone(times: pd.Series) -> bool:
-    return times.dropna().iloc[0].tzinfo is not None if times.dtype == object else has_zone(times.dtype)
-
-
-def _refusal(name: Any, fitted: str, came: str, column: pd.Series) -> str:
-    message = (
-        f"Column {name!r} must hold {fitted}, as in the rows that the model was fitted on; got {came} ({column.dtype})."
-    )
-    if fitted == TEXT and came in (BOOLEANS, WHOLE, NUMBERS):
-        message += " Which text they were cannot be known: read the column as text."
-    return message
+    return MOMENTS if kind == TIMES and pd.Series(values).dropna().iloc[0].tzinfo is not None else kind
 
 
 def whole_where_exact(column: pd.Series) -> pd.Series:
@@ -359,12 +345,8 @@ def whole_where_exact(column: pd.Series) -> pd.Series:
 def own_types(rows: pd.DataFrame) -> pd.DataFrame:
     """Convert every column of some rows of a table to the type that these rows alone would have.
 
-    A column is read as numbers with decimals because one row has decimals, as text because one row holds a word, with a
-    list of categories that one row may have brought in. A model that must not depend on some rows of a table must not
-    see the types that these rows caused either.
-
-    Categories that do not occur are dropped, numbers become whole numbers where all of them are, and nullable types
-    NumPy's own. No value changes.
+    One row with a word makes a column text. A model that must not depend on some rows of a table must not see the types
+    that these rows caused either. No value changes.
     """
     columns = {j: own_type(rows.iloc[:, j]) for j in range(rows.shape[1])}
     return pd.DataFrame(columns, index=rows.index).set_axis(rows.columns, axis=1)

@@ -52,7 +52,6 @@ def load_adult(features: Literal["paper", "all"] = "paper") -> Table:
         sensitive=(sex == "Female").rename("sex"),
         group_names={0: "male", 1: "female"},
         label=(income == ">50K").rename("income"),
-        label_names={0: "at most 50K", 1: "above 50K"},
         parts=parts,
     )
 
@@ -81,7 +80,6 @@ def coded_table(
     sensitive: pd.Series,
     group_names: dict[Any, str],
     label: pd.Series,
-    label_names: dict[Any, str],
     parts: npt.NDArray[np.object_] | None = None,
     notes: Sequence[str] = (),
     **settings: Any,
@@ -97,5 +95,5 @@ def coded_table(
         label=label.astype(np.int64),
         **settings,
     )
-    table.group_names, table.label_names, table.parts, table.notes = group_names, label_names, parts, tuple(notes)
+    table.group_names, table.parts, table.notes = group_names, parts, tuple(notes)
     return table

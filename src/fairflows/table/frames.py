@@ -90,10 +90,8 @@ def to_pandas(data: TableLike) -> pd.DataFrame:
         frame = from_arrow((data.to_frame() if isinstance(data, polars.Series) else data).to_arrow())
     elif isinstance(data, pa.Table):
         frame = from_arrow(data)
-    elif isinstance(data, pd.DataFrame):
-        frame = _without_objects(data)
-    elif isinstance(data, dict):
-        frame = _without_objects(pd.DataFrame(data))
+    elif isinstance(data, pd.DataFrame | dict):
+        frame = _without_objects(pd.DataFrame(data) if isinstance(data, dict) else data)
     else:
         frame = _from_array(data)
     check_names(frame.columns)
@@ -192,15 +190,10 @@ def as_arrow(frame: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Table:
 
 def _from_array(data: TableLike) -> pd.DataFrame:
     array = data.toarray() if isinstance(data, sparray | spmatrix) else np.asarray(data)
-    if array.ndim == 0:
-        raise DataError(
-            "A table must be a pandas, polars or Arrow table, a dict of columns or an array; got "
-            f"{type(data).__module__.split('.')[0]}.{type(data).__name__}."
-        )
     if array.ndim != 2:
         raise DataError(
-            f"A table needs two dimensions, rows and columns; got an array of shape {array.shape}. "
-            "Reshape your data: a single column is array.reshape(-1, 1)."
+            "A table must be a pandas, polars or Arrow table, a dict of columns, or an array of two dimensions; got "
+            f"{type(data).__name__} of shape {array.shape}. Reshape your data: a column is array.reshape(-1, 1)."
         )
     return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
 

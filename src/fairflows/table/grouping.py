@@ -141,28 +141,18 @@ def make_grouping(
 def rows_kept(
     sensitive: pd.DataFrame, labels: pd.DataFrame, missing_group: MissingGroup, missing_label: MissingLabel
 ) -> npt.NDArray[np.bool_]:
-    """Return which rows are used, given their sensitive columns and their labels.
-
-    A table that a model is fitted to and every later file go through this, so that the same rows are left out.
-
-    Raises
-    ------
-    DataError
-        A group or a label is missing, and nothing was said about that.
-    """
-    of_groups = "make them a group of their own (missing_group='group')"
-    of_labels = f"keep them with the label {MISSING!r} (missing_label='keep')"
-    roles: list[tuple[str, str, str, pd.DataFrame, str]] = [
-        ("sensitive", "missing_group", missing_group, sensitive, of_groups),
-        ("label", "missing_label", missing_label, labels, of_labels),
-    ]
+    """Return which rows of a table, or of a later file, are used. Raise if a group or a label must not be missing."""
     kept = np.ones(len(sensitive), dtype=bool)
-    for role, parameter, rule, columns, otherwise in roles:
+    for role, parameter, rule, columns, other_rule in (
+        ("sensitive", "missing_group", missing_group, sensitive, "group"),
+        ("label", "missing_label", missing_label, labels, "keep"),
+    ):
         is_missing = columns.isna().any(axis=1).to_numpy()
         if rule == "error" and is_missing.any():
             raise DataError(
                 f"The {role} column {' and '.join(map(str, columns))!r} must be known in every row; it is missing in "
-                f"{is_missing.sum():,} of {len(kept):,}. Drop those rows ({parameter}='drop'), or {otherwise}."
+                f"{is_missing.sum():,} of {len(kept):,}. Drop those rows ({parameter}='drop'), or keep them as "
+                f"{MISSING!r} ({parameter}={other_rule!r})."
             )
         if rule == "drop":
             kept &= ~is_missing
@@ -202,12 +192,8 @@ def joined(columns: pd.DataFrame) -> pd.Series:
 def _cut_points(name: str, column: pd.Series, wanted: Sequence[float]) -> list[float]:
     """Return the cut points of a column, each with rows on both sides."""
     if not is_number(column.dtype) or column.isna().all():
-        text = column.dropna().astype(str)
-        strange = text[pd.to_numeric(text, errors="coerce").isna()].head(1).tolist()
-        raise DataError(
-            f"Column {name!r} must hold numbers to be cut into groups; it holds "
-            f"{column.dtype if len(text) else 'no values'}{f', such as {strange[0]!r}' if strange else ''}."
-        )
+        found = kind_of_values(column)
+        raise DataError(f"Column {name!r} must hold numbers to be cut into groups; it holds {found}.")
     values = column.dropna().to_numpy(dtype=np.float64)
     points = [float(point) for point in wanted]
     if not points or not np.isfinite(points).all() or any(b <= a for a, b in pairwise(points)):

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from fairflows.exceptions import DataError
 
 _DEEPEST = 100  # levels; a saved model has about 30, and Python's stack has room for some 300 levels of reading
+_TOO_DEEP = f"nested more than {_DEEPEST} levels deep"
 
 
 def read_json(path: Path) -> Any:
@@ -23,6 +24,24 @@ def read_json(path: Path) -> Any:
         return parse_json(text)
     except DataError as error:
         raise DataError(f"{path}: the file is damaged or cut off: {error}.") from None
+
+
+def read_document(folder: Path, name: str, what: str, version: int) -> dict[str, Any]:
+    """Read a JSON file of a folder. Raise if it is missing, or does not state this version of its format."""
+    path = folder / name
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder.")
+    if not path.is_file():
+        raise DataError(f"{folder}: the folder holds no {what} ({name} is missing).")
+    found = read_json(path)
+    if not isinstance(found, dict) or type(found.get("format")) is not int:
+        raise DataError(f"{path}: not a {what}: it states no format.")
+    if found["format"] != version:
+        raise DataError(
+            f"{path}: written by another release of fairflows, in format {found['format']}; this one reads format "
+            f"{version}."
+        )
+    return found
 
 
 def read_text(path: Path) -> str:
@@ -45,7 +64,7 @@ def parse_json(text: str) -> Any:
     try:
         value = json.loads(text, object_pairs_hook=_with_names_once)
     except RecursionError:
-        raise DataError(_too_deep()) from None
+        raise DataError(_TOO_DEEP) from None
     except ValueError as error:
         raise DataError(f"not JSON ({error})") from None
     level = [value]
@@ -54,7 +73,7 @@ def parse_json(text: str) -> Any:
         level = [item for part in inside for item in part]
         if not level:
             return value
-    raise DataError(_too_deep())
+    raise DataError(_TOO_DEEP)
 
 
 def _with_names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -74,17 +93,11 @@ def stated_fields(cls: type) -> dict[str, tuple[Field[Any], object]]:
 
 def is_required(f: Field[Any]) -> bool:
     """Return whether a field has no default, so that JSON must state it."""
-    return f.default is MISSING and f.default_factory is MISSING
+    return f.default is f.default_factory is MISSING
 
 
 def read_as(value: object, kind: Any) -> Any:
-    """Convert a value from JSON to a type: lists may become tuples, and objects dataclasses.
-
-    Raises
-    ------
-    ValueError
-        The value is not of that type.
-    """
+    """Convert a value from JSON to a type: lists may become tuples, and objects dataclasses. Raise a `ValueError`."""
     parts = get_args(kind)
     if get_origin(kind) is Literal:
         return _checked(value, isinstance(value, str) and value in parts)
@@ -101,10 +114,6 @@ def read_as(value: object, kind: Any) -> Any:
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         return _checked(value, is_number)
     return _checked(value, value is None if kind is NoneType else type(value) is kind)
-
-
-def _too_deep() -> str:
-    return f"nested more than {_DEEPEST} levels deep"
 
 
 def _read_as_one_of(value: object, kinds: tuple[object, ...]) -> object:

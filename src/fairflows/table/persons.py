@@ -76,11 +76,9 @@ class Key:
     def __bytes__(self) -> bytes:
         if self._secret is None:
             raise DataError(
-                "The model came out of a pickle, which leaves out the secret key, and does nothing without it. Give it "
-                "back: model.key_.restore(key), with the key that bytes(model.key_) was before. Or keep models by "
-                "fairflows.save and fairflows.load, which have a file for the key. Where n_jobs fits or uses parts of "
-                "an estimator in other processes (FeatureUnion, ColumnTransformer), their keys stay there, and what "
-                "comes back has none: leave n_jobs out, or work in threads, under joblib.parallel_config('threading')."
+                "The model came out of a pickle, which leaves out the secret key. Put back what bytes(model.key_) was, "
+                "by model.key_.restore(key), or keep models by fairflows.save and fairflows.load. Where n_jobs moves "
+                "parts to other processes (FeatureUnion), leave n_jobs out, or use joblib.parallel_config('threading')."
             )
         return self._secret
 
@@ -150,10 +148,7 @@ class Persons:
     def of(cls, identifiers: Identifiers) -> Persons:
         """Return the persons that one identifier per row names; 7, 7.0 and "007" are one name.
 
-        Raises
-        ------
-        DataError
-            A row has no name, or two different texts are one name: whether they are one person cannot be known.
+        Raise if a row has no name, or if two different texts are one name, because they may be two persons.
         """
         column = identifiers if isinstance(identifiers, pd.Series) else pd.Series(identifiers)
         check_identifier(column)
@@ -190,7 +185,7 @@ class Persons:
 
         Coins are fresh, but the same in two parts of one computation.
         """
-        return cls(integers_as_text(_fresh_generator().integers(2**63, size=n_rows)), np.arange(n_rows))
+        return cls(integers_as_text(np.random.default_rng().integers(2**63, size=n_rows)), np.arange(n_rows))
 
     @property
     def named(self) -> bool:
@@ -212,8 +207,6 @@ class Persons:
 
     def equal_weight(self, kind: Places, n_kinds: int) -> npt.NDArray[np.float64]:
         """Return the persons of equal weight that the rows of each kind stand for, (Σm)²/Σm² for m rows of a person."""
-        if self.n == len(self.codes):
-            return np.bincount(kind, minlength=n_kinds).astype(np.float64)
         pairs, m = np.unique(kind * self.n + self.codes, return_counts=True)
         of_kind = pairs // self.n
         rows, squares = np.bincount(of_kind, m, n_kinds), np.bincount(of_kind, m.astype(np.float64) ** 2, n_kinds)
@@ -232,7 +225,7 @@ class Persons:
         came before. Numbers for two purposes, say two columns, are independent.
         """
         if self.names is None:
-            return _fresh_generator().random(len(self.codes))
+            return np.random.default_rng().random(len(self.codes))
         return self._hashed(key, purpose)[self.codes]
 
     def split(self, *shares: float, random_state: int | None) -> tuple[Places, ...]:
@@ -401,11 +394,6 @@ def fingerprint(parts: Iterable[Part], key: Secret) -> str:
 def _digest(secret: bytes) -> str:
     """Return eight digits that distinguish keys. They do not help to guess 16 random bytes."""
     return sha256(secret).hexdigest()[:8]
-
-
-def _fresh_generator() -> np.random.Generator:
-    """Return a generator seeded by the operating system, which cannot be repeated."""
-    return np.random.default_rng(int.from_bytes(secrets.token_bytes(16), "big"))
 
 
 def _key_of(seed: int) -> bytes:
@@ -590,19 +578,14 @@ class Ledger:
             return  # a worker has no list of the training rows
         training = self.used[0]
         used = training.under_other_names(self.read(X, persons))
-        if used and training.named:
-            raise DataError(
-                f"{used:,} of these rows at least are rows that the model was fitted to, under other names or none: "
-                "another program has probably written the names otherwise, or replaced them. Give every person the "
-                "name that the training table has. Values tell it: a new person who has all values of one of those "
-                "persons is taken for them."
-            )
+        advice = (
+            "under other names or none: give every person the name that the training table has."
+            if training.named
+            else "without an identifier. That table is released once, by fit_transform or `share`; this takes new "
+            "persons."
+        )
         if used:
-            raise DataError(
-                f"The model was fitted to {used:,} of these rows at least, without an identifier, and names that come "
-                "now cannot say whose rows they were. The table that a model is fitted to is released once, by "
-                "fit_transform or `share`; this takes new persons."
-            )
+            raise DataError(f"The model was fitted to {used:,} of these rows at least (their values tell it) {advice}")
 
     def comparable(self, rows: RowsSeen) -> bool:
         """Return whether overlap would be seen, because persons are named as in training or their values differ."""

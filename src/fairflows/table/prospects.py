@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.bounds.cells import FEWEST_PERSONS
-from fairflows.bounds.planning import TARGETS, plan_cells
+from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
 from fairflows.bounds.shared_table import most_cells_known_half
 from fairflows.exceptions import DataError
 from fairflows.table.columns import has_order, is_number, is_time
@@ -62,28 +62,13 @@ and leave unknown values empty.
     return [*found, *_of_columns_that_tell(table), *_of_groups(table)]
 
 
-def best_bounds(table: Table, *, delta: float = 0.01) -> pd.DataFrame:
-    """Return the statements that `share` can make with so many persons, for some targets.
-
-    For each target the number of cells in all, the 95 % point of the table's Δ when half of its groups are known, the
-    bound on persons to come (NaN for too few persons), and whether it is the target that is taken by default.
-    """
+def best_bounds(table: Table, *, delta: float = 0.01) -> tuple[list[CellPlan], float | None]:
+    """Return the statements that `share` can make with so many persons, for some targets, and the default target."""
     persons, n = _persons_by_group(table)
     matched = None if table.persons.n == len(table) else table.persons.accepted_share * persons
     default = plan_cells(n, None, delta, n_matched=matched)
-    found = [(target, plan_cells(n, target, delta, n_matched=matched)) for target in PLANNED]
-    rows = [
-        {
-            "target": target,
-            "cells": plan.in_all,
-            "known_half": plan.known_half,
-            "population": np.nan if plan.population is None else plan.population,
-            "default": default is not None and target == default.target,
-        }
-        for target, plan in found
-        if plan is not None
-    ]
-    return pd.DataFrame(rows)
+    plans = (plan_cells(n, target, delta, n_matched=matched) for target in PLANNED)
+    return [plan for plan in plans if plan is not None], None if default is None else default.target
 
 
 def _of_column(name: str, column: pd.Series) -> Iterator[str]:

@@ -328,7 +328,7 @@ class ParquetRows:
 
 def column_types(
     batches: Iterable[pa.RecordBatch],
-    kinds: Mapping[str, str] | None = None,
+    kinds: Mapping[str, str],
     decimal: str = ".",
     other_decimal: str | None = None,
 ) -> dict[str, pa.DataType]:
@@ -337,7 +337,6 @@ def column_types(
     A field that does not fit `kinds`, what a column must hold, is a `DataError`. So is text that would be numbers with
     the other decimal mark, if one is given.
     """
-    kinds = kinds or {}
     types: dict[str, pa.DataType] = {}
     n_rows = 1  # the header
     for batch in batches:
@@ -455,4 +454,4 @@ def _read_type(column: pd.Series) -> pa.DataType:
     """Return the type that a file with these texts would be read as."""
     texts = pd.Series(column.dropna().unique()).astype(str)
     batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], names=["column"])
-    return column_types([batch])["column"]
+    return column_types([batch], {})["column"]

@@ -106,8 +106,8 @@ class Table:
         How the CSV file that the table was read from writes times, by column.
     missing_group, missing_label : str
         Treatment of rows without a group or a label.
-    group_names, label_names : dict
-        Readable text for the values of a and y, if these are codes.
+    group_names : dict
+        Readable text for the values of a, if these are codes.
     parts : array of {"train", "validation", "test"}, or None
         The part of each row in a published split, which `paper_split` returns.
     notes : tuple of str
@@ -176,7 +176,6 @@ class Table:
         self.name, self.missing_group, self.missing_label = name, missing_group, missing_label
         self.notes: tuple[str, ...] = ()
         self.group_names: dict[Any, str] = {}
-        self.label_names: dict[Any, str] = {}
         self.parts: npt.NDArray[np.object_] | None = None
         kept = self._settle_missing(raw)
         self._group(raw[kept], groups, merge_small)
@@ -321,11 +320,10 @@ class Table:
         train, validation, test : Table
             Or train, test where ``validation=0``.
         """
-        for parameter, share in (("test", test), ("validation", validation)):
-            if not 0 <= share < 1:
-                raise DataError(f"{parameter} must be a share in [0, 1); got {share!r}.")
-        if test == 0:
-            raise DataError("test must be above 0: a certificate needs rows that training has not seen.")
+        if not 0 < test < 1:
+            raise DataError(f"test must be a share in (0, 1), because new rows certify; got {test!r}.")
+        if not 0 <= validation < 1:
+            raise DataError(f"validation must be a share in [0, 1); got {validation!r}.")
         shares = (test, validation) if validation else (test,)
         train, held_out, *chosen_by = map(self.take, self.persons.split(*shares, random_state=random_state))
         return train, *chosen_by, held_out
@@ -360,21 +358,17 @@ class Table:
 
     def columns(self) -> pd.DataFrame:
         """Return kind, distinct values, missing values and range of each feature."""
-        rows = []
-        for name, column in self.X.items():
-            known = column.dropna()
-            ordered = has_order(column.dtype) and len(known) > 0
-            rows.append(
-                {
-                    "column": str(name),
-                    "kind": self.kinds[str(name)],
-                    "type": str(column.dtype),
-                    "values": known.nunique(),
-                    "missing": int(column.isna().sum()),
-                    "range": f"{known.min()} … {known.max()}" if ordered else "",
-                }
-            )
-        return pd.DataFrame(rows).set_index("column")
+        X = self.X.set_axis(self.X.columns.map(str), axis=1)
+        ordered = X[[name for name, column in X.items() if has_order(column.dtype)]].dropna(axis=1, how="all")
+        ranges = {name: f"{column.min()} … {column.max()}" for name, column in ordered.items()}
+        found = {
+            "kind": pd.Series(self.kinds),
+            "type": X.dtypes.astype(str),
+            "values": X.nunique(),
+            "missing": X.isna().sum(),
+            "range": pd.Series(ranges, dtype=object).reindex(X.columns, fill_value=""),
+        }
+        return pd.DataFrame(found).rename_axis("column")
 
     def __repr__(self) -> str:
         counts = {kind: sum(found == kind for found in self.kinds.values()) for kind in KINDS}
