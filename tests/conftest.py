@@ -134,7 +134,7 @@ def undrawn_figures():
     from fairflows.report import page
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("gauge", "told", "shapes"):
+        for name in ("gauge", "shapes"):
             patch.setattr(page, name, lambda *_, **__: "<svg/>")
         yield
 

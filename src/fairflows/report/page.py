@@ -30,26 +30,7 @@ from fairflows.certificate.certificate import Certificate
 from fairflows.display import FAINT, GUESS, INK, MODEL, draw_bounds, height_of_bounds
 from fairflows.encoder.base import Encoder
 from fairflows.release.release import Release
-from fairflows.report.words import (
-    ABOUT_MODEL,
-    TOLD,
-    at_least,
-    consequences,
-    good_for,
-    leaving_out_would_do,
-    light,
-    not_covered,
-    other_risks,
-    percent,
-    percent_at_least,
-    percent_at_most,
-    redrawn,
-    remedies,
-    spent,
-    statement_rows,
-    verdict,
-    without_few,
-)
+from fairflows.report import words
 from fairflows.table.columns import is_continuous, sorted_values
 from fairflows.table.folders import new_file
 from fairflows.table.table import Table
@@ -95,26 +76,13 @@ class Report:
         """Return the page; a public one leaves out the ranges of columns, and numbers of 1 to 9 rows."""
         template = _environment().get_template("report.html.jinja")
         certificate = Certificate.from_dict(self.contents["certificate"])
-        said = statement_rows(certificate)
-        by_model = [assumption.text for assumption in certificate.assumptions if assumption.key in ABOUT_MODEL]
+        command = ["fairflows", "check", "certificate.json", *list(certificate.released_files)[:1]]
         return template.render(
             c=certificate,
             r=self.contents,
             public=public,
-            verdict=verdict(certificate),
-            todo=remedies(certificate),
-            remarks=leaving_out_would_do(certificate, self.contents.get("before")),
-            good_for=good_for(self.contents.get("usefulness")),
-            uncovered=not_covered(certificate, self.contents.get("usefulness"), self.contents["data"].get("merged")),
-            light=light(certificate),
-            statements=[row for row in said if not row["in_appendix"]],
-            modelled=[row for row in said if row["in_appendix"]],
-            assumed=[a.text for a in certificate.assumptions if a.key not in ABOUT_MODEL],
-            assumed_of_model=by_model,
-            spent=spent(certificate),
-            consequences=consequences(certificate),
-            risks=other_risks(self.contents.get("audit")),
-            command=shlex.join(["fairflows", "check", "certificate.json", *list(certificate.released_files)[:1]]),
+            words=words,
+            command=shlex.join(command),
             figures=self._figures,
         )
 
@@ -138,14 +106,10 @@ def _figures(r: Contents) -> dict[str, Markup]:
     c = Certificate.from_dict(r["certificate"])
     drawn: dict[str, tuple[str, str]] = {}
     if c.bounds():
-        drawn_bounds = [row for row in statement_rows(c) if not row["in_appendix"] or c.cell_upper is None]
+        drawn_bounds = [row for row in words.statement_rows(c) if not row["in_appendix"] or c.cell_upper is None]
         said = "; ".join(f"{str(row['name']).lower()}: {row['bound']}" for row in drawn_bounds)
         drawn["gauge"] = gauge(c), f"Distance between the groups on a scale from 0 to 1: {said}."
     useful = r.get("usefulness")
-    if useful:
-        columns = [*useful["columns"], useful["sensitive"]]
-        text = "; ".join(f"{column['name']} {100 * column['told']:.0f} %" for column in columns)
-        drawn["told"] = told(columns), f"{TOLD}: {text}."
     if useful and useful["rows"]:
         rows = useful["rows"]
         text = "; ".join(f"{name} {100 * apart:.1f} %" for name, apart in rows["columns"].items())
@@ -174,24 +138,6 @@ def gauge(certificate: Certificate) -> str:
     percent = GUESS if certificate.is_plain else ""
     with _canvas(_WIDTH, height_of_bounds(len(bounds))) as (figure, to_svg):
         draw_bounds(figure.add_subplot(), bounds, target=certificate.target, percent=percent)
-        return to_svg()
-
-
-def told(columns: list[Contents]) -> str:
-    """Draw one bar per column: the share of blind-guess errors that the shared row removes."""
-    n, size = len(columns), 9 if len(columns) <= 30 else 7
-    with _canvas(_WIDTH, 0.9 + n * (0.26 if size == 9 else 0.17)) as (figure, to_svg):
-        axes = figure.add_subplot()
-        place = np.arange(n)
-        axes.barh(place, [100 * column["told"] for column in columns], 0.7, color=_BLUE)
-        for i, column in enumerate(columns):
-            text = f"{100 * column['told']:.0f} %"
-            axes.annotate(text, (100 * column["told"], i), xytext=(3, 0), textcoords="offset points", va="center",
-                          size=size)  # fmt: skip
-        axes.set_yticks(place, [_short(column["name"], 28) for column in columns], size=size)
-        axes.set_ylim(n - 0.4, -0.6)
-        axes.set_xlim(0, 108)
-        axes.set_xlabel("share of blind-guess errors removed, %")
         return to_svg()
 
 
@@ -228,15 +174,9 @@ def _image(svg: str, text: str) -> Markup:
 def _environment() -> Environment:
     loader = PackageLoader("fairflows.report", ".")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {
-        "percent": percent,
-        "percent_at_least": percent_at_least,
-        "percent_at_most": percent_at_most,
-        "at_least": at_least,
-        "thousands": "{:,}".format,
-        "without_few": without_few,
-        "named": _named,
-    }
+    for name in ("percent", "percent_at_least", "percent_at_most", "at_least", "without_few"):
+        environment.filters[name] = getattr(words, name)
+    environment.filters |= {"thousands": "{:,}".format, "named": _named}
     return environment
 
 
@@ -296,7 +236,7 @@ def _told_of_columns(model: Encoder, table: Table, rows: pd.DataFrame | None) ->
         return []
     notes = [f"Computed instead of drawn: {text}." for text in model.derived]
     notes += [f"True in every shared row: {rule}." for rule in model.rules]
-    notes += [] if rows is None else redrawn(rows)
+    notes += [] if rows is None else words.redrawn(rows)
     scores = [] if model.scores_ is None else list(model.scores_)
     return notes + [
         f"{name}_score is the probability of {name} = {sorted_values(label)[1]}, given the cell."
