@@ -22,8 +22,7 @@ from matplotlib.figure import Figure
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds import statistical_distance_upper_bound
-from fairflows.certificate.certify import certify
-from fairflows.certificate.statement import MONTE_CARLO_DELTA
+from fairflows.certificate.certify import MONTE_CARLO_DELTA, certify
 from fairflows.density import Density, FlowDensity, MixtureDensity
 from fairflows.density.base import GroupDensities
 from fairflows.encoder.base import Encoder

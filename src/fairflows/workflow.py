@@ -18,11 +18,10 @@ from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds.arguments import affordable_draws
 from fairflows.bounds.cells import cells_to_merge
 from fairflows.bounds.planning import TARGETS
-from fairflows.certificate.certificate import Certificate, status_of
+from fairflows.certificate.certificate import Certificate, FoldCounts, status_of, table_statement
 from fairflows.certificate.certify import certify
 from fairflows.certificate.check import difference_from_counts, file_sha256
 from fairflows.certificate.looks import open_looks
-from fairflows.certificate.statement import FoldCounts, table_statement
 from fairflows.display import html_card
 from fairflows.encoder.base import Encoder, in_single_precision, read_again
 from fairflows.encoder.fair_cells import FairCells

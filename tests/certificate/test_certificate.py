@@ -7,9 +7,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from fairflows import Certificate
-from fairflows.certificate import statement
-from fairflows.certificate.certificate import Assumption
-from fairflows.certificate.statement import Statement
+from fairflows.certificate.certificate import FOUND_BY, Assumption, Statement
 from fairflows.report import words
 
 KEY = b"secret"
@@ -205,8 +203,8 @@ def test_plot_shows_every_bound_and_the_target(certificate, changed):
 
 
 def test_a_statement_of_ones_own_takes_an_entry_of_each_table(certificate, monkeypatch):
-    """A new kind of statement: `FOUND_BY` in certificate/statement.py, its words, and the function that makes it."""
-    monkeypatch.setitem(statement.FOUND_BY, "model", ("model", "by hand"))
+    """A new kind of statement: `FOUND_BY` in certificate/certificate.py, its words, and the function that makes it."""
+    monkeypatch.setitem(FOUND_BY, "model", ("model", "by hand"))
     said = replace(words.STATEMENTS["model", "model"], text=lambda s, c: f"somebody reckons Δ ≤ {s.distance}")
     monkeypatch.setitem(words.STATEMENTS, ("model", "by hand"), said)
     own = Statement(about="model", by="by hand", distance=0.125)

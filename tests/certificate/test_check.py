@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import fairflows as ff
+from fairflows.certificate.certificate import from_counts
 from fairflows.certificate.check import difference_from_counts, file_sha256, list_files
-from fairflows.certificate.statement import from_counts
 
 SMALL = set(range(1, 10))
 

@@ -35,7 +35,6 @@ from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
 from fairflows.certificate.certify import checked_released, most_rows_of
-from fairflows.certificate.statement import AttackResult
 from fairflows.codec import OutsideValues
 from fairflows.encoder.base import Encoder, LatentLaw, encode_again, fitted_encoder
 from fairflows.encoder.fair_matching import ExactLaw
@@ -63,8 +62,8 @@ _LABEL = "released label"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit(AttackResult):
-    """The result of a suite of adversaries: the part that a certificate states, and each adversary.
+class Audit:
+    """The result of a suite of adversaries.
 
     Attributes
     ----------
@@ -93,6 +92,13 @@ class Audit(AttackResult):
     attacks: tuple[Attack, ...]
     groups: tuple[Hashable, ...]
     n: tuple[int, ...]
+    attack_lower: float
+    best: str
+    delta: float
+    density_gap_lower: dict[str, float]
+    released: tuple[str, ...]
+    model: str
+    rows: str = ""
     risks: tuple[Risk, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:

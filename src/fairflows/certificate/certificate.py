@@ -1,21 +1,25 @@
-"""The certificate as a document: statements, subjects and assumptions; as text, HTML and JSON."""
+"""The certificate as a document: its statements, how they follow from printed counts, and how all of it is written.
+
+A new kind of statement takes an entry of `FOUND_BY`, a function that makes it, which `certify` calls, and one entry of
+`fairflows.report.words.STATEMENTS`: certificates print it, and `verify` makes it again.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from fairflows.certificate.statement import (
-    FOUND_BY,
-    PROBABILITY,
-    REFUTED_BELOW,
-    About,
-    Law,
-    Statement,
-)
+import numpy as np
+import numpy.typing as npt
+
+from fairflows.bounds.arguments import FloatArray
+from fairflows.bounds.blocks import blocks_upper_bound
+from fairflows.bounds.cells import FEWEST_PERSONS, merged_distance, merged_upper_bound
+from fairflows.bounds.shared_table import known_share_distance, table_distance
 from fairflows.display import (
     ATTACK,
     CERTIFIED,
@@ -45,6 +49,302 @@ Plain = str | int | float | list["Plain"] | dict[str, "Plain"] | None
 """What JSON holds."""
 
 Status = Literal["CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"]
+About = Literal["table", "population", "new persons", "model", "attack", "density"]
+Law = Literal["row", "person"]
+FOUND_BY: dict[About, tuple[str, ...]] = {
+    "table": ("counted",),
+    "population": ("blocks", "held-out"),
+    "new persons": ("test",),
+    "model": ("model",),
+    "attack": ("adversary",),
+    "density": ("adversary",),
+}
+KNOWN_SHARES = (0.01, 0.1, 0.5)
+"""Shares f of the attributes of a table that an adversary may know."""
+
+REFUTED_BELOW = 0.001
+"""A p-value below it means that new persons contradict the law of blocks."""
+
+Counts = npt.NDArray[np.int64]
+
+PROBABILITY = {"probability": True}
+"""Metadata of a field that holds a number between 0 and 1."""
+
+
+@dataclass(frozen=True)
+class FoldCounts:
+    """Persons counted by group and cell for one model, and the other inputs of the bound.
+
+    Attributes
+    ----------
+    share : float
+        Probability that a person belongs to this fold; 1 where one model encodes everybody.
+    delta : float
+        δ that the bound of this fold spends.
+    n : dict
+        Number of persons of each group.
+    cells : tuple of int
+        Cells that are counted one by one; two folds have no cell in common. Where the label is released too, the pair
+        of cell c and the j-th of L labels has the number c·L + j.
+    counts : dict
+        For each group, its persons in each of these cells. Given a label they may be rounded down to tens, so that
+        merged counts cannot be computed from them.
+    merged : dict
+        For each group, its other persons: those in cells in which a group has 1 to 9 persons, in as many further cells
+        as it takes for this number not to be that small, and those lost in rounding.
+    """
+
+    share: float = field(metadata=PROBABILITY)
+    delta: float
+    n: dict[str, int]
+    cells: tuple[int, ...]
+    counts: dict[str, tuple[int, ...]]
+    merged: dict[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        counts: Counts,
+        merged_cells: npt.NDArray[np.bool_],
+        groups: Sequence[str],
+        *,
+        delta: float,
+        share: float = 1.0,
+        first: int = 0,
+        rounded: bool = False,
+    ) -> FoldCounts:
+        """Return the printed counts (K, k): some cells merged, others rounded down to tens if `rounded`.
+
+        `first` is the number of the first cell.
+        """
+        n, kept = counts.sum(axis=1), counts[:, ~merged_cells]
+        if rounded:
+            kept = kept // FEWEST_PERSONS * FEWEST_PERSONS
+        merged = n - kept.sum(axis=1)
+        return cls(
+            share=share,
+            delta=delta,
+            n=dict(zip(groups, n.tolist(), strict=True)),
+            cells=tuple((first + np.flatnonzero(~merged_cells)).tolist()),
+            counts={group: tuple(row) for group, row in zip(groups, kept.tolist(), strict=True)},
+            merged=dict(zip(groups, merged.tolist(), strict=True)),
+        )
+
+    @property
+    def observed(self) -> float:
+        """Largest distance between two groups that these counts allow."""
+        return min(1.0, float(merged_distance(*self.arrays()).max()))
+
+    @property
+    def upper(self) -> float:
+        """Upper bound on the true Δ of this fold."""
+        return float(merged_upper_bound(*self.arrays(), self.delta))
+
+    def arrays(self) -> tuple[FloatArray, FloatArray]:
+        """Return the counts, (K, cells), and the merged ones, (K,)."""
+        counts = np.array(list(self.counts.values()), dtype=np.float64).reshape(len(self.n), -1)
+        return counts, np.array(list(self.merged.values()), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class FoldBlocks:
+    """Blocks of one fold's tree by group and cell, from which the bound on persons to come follows.
+
+    Attributes
+    ----------
+    share : float
+        Probability that a person who comes later belongs to this fold.
+    delta : float
+        δ that the bound of this fold spends.
+    blocks : dict
+        For each group, the blocks of each cell. Their sum is the number of persons that the tree was cut at, plus one.
+    """
+
+    share: float = field(metadata=PROBABILITY)
+    delta: float
+    blocks: dict[str, tuple[int, ...]]
+
+    @property
+    def upper(self) -> float:
+        """Upper bound on the true Δ of this fold."""
+        return blocks_upper_bound(list(self.blocks.values()), self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """One statement about how far apart the groups are, and the numbers that it follows from.
+
+    Attributes
+    ----------
+    about : {"table", "population", "new persons", "model", "attack", "density"}
+        The subject. "table": the rows of the table that is shared. "population": the true distribution, and so persons
+        who come later. "new persons": some of them, who test the law of blocks. "model": the estimated densities.
+        "attack": an adversary that was run. "density": the distance between an estimated density and the truth.
+    by : str
+        How the number was found. "counted": rows of the table counted by cell. "blocks": the law of cells that were cut
+        at order statistics. "held-out": persons counted by cell whom the model has not seen. "test": new persons
+        counted by cell. "model": a sum over the model's own laws, or draws from them. "adversary": test persons whom an
+        adversary classified.
+    law : {"row", "person"}
+        Whether it is about a random row of the release, or about a random row of a random person.
+    given : str or None
+        The label that it conditions on, as for equalized odds; None for all persons.
+    group : str or None
+        The group that a statement about a density is about.
+    distance : float
+        The bound on the statistical distance Δ: a lower bound for "attack" and "density", else an upper bound.
+    observed : float or None
+        The distance as it was counted or estimated, before anything was added for chance.
+    delta : float
+        δ, the probability that `distance` is wrong; 0 for an exact sum.
+    counts : tuple of FoldCounts
+        The counts that the bounds follow from, one entry per model. The bound is the sum of the entries' bounds, each
+        times its share.
+    blocks : tuple of FoldBlocks
+        The blocks that a bound "by blocks" follows from, one entry per model.
+    known : dict
+        Of a table: the mean distance Δ(f) when the groups of a random share f of its persons are known, by f as text.
+    known_half : float or None
+        Of a table: the 95 % point of Δ(½).
+    persons : dict
+        Of a table in which persons have several rows: for each group, the number of persons of equal weight. By
+        blocks: how many the trees were cut at. Of new persons: how many were counted.
+    p_value : float or None
+        Of new persons: the probability of a distance as large as theirs, if the law of blocks holds.
+    source : str
+        The adversary of an attack.
+    met : bool or None
+        Whether the statement is within the target. Of a table: Δ and the 95 % point of Δ(½) are, and every cell has ten
+        rows of each group. None without a target, and for statements that no target is about.
+    """
+
+    about: About
+    by: str
+    law: Law = "row"
+    given: str | None = None
+    group: str | None = None
+    distance: float = field(metadata=PROBABILITY)
+    observed: float | None = field(default=None, metadata=PROBABILITY)
+    delta: float = field(default=0.0, metadata=PROBABILITY)
+    counts: tuple[FoldCounts, ...] = ()
+    blocks: tuple[FoldBlocks, ...] = ()
+    known: dict[str, float] = field(default_factory=dict)
+    known_half: float | None = field(default=None, metadata=PROBABILITY)
+    persons: dict[str, float] = field(default_factory=dict)
+    p_value: float | None = field(default=None, metadata=PROBABILITY)
+    source: str = ""
+    met: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """Short name, unique within a certificate, such as "population row" or "population row given 1"."""
+        parts = [self.about, self.law if self.group is None else self.group]
+        return " ".join([*parts, *([] if self.given is None else ["given", self.given])])
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether `distance` is a lower bound."""
+        return self.about in ("attack", "density")
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the statement is within the target, or without a target below 1."""
+        return self.distance < 1 if self.met is None else self.met
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether new persons contradict the law of blocks."""
+        return self.p_value is not None and self.p_value < REFUTED_BELOW
+
+    @property
+    def n(self) -> dict[str, int]:
+        """Number of persons of each group that were counted; empty where none were."""
+        return {
+            group: sum(fold.n[group] for fold in self.counts) for group in (self.counts[0].n if self.counts else ())
+        }
+
+    def judged(self, target: float | None) -> Statement:
+        """Return the same statement with `met`, for a target distance."""
+        if self.is_lower or self.given is not None or self.about == "new persons" or target is None:
+            return replace(self, met=None)
+        met = self.distance <= target
+        if self.about == "table":
+            has_few = any(any(fold.merged.values()) for fold in self.counts)
+            met = met and self.known_half is not None and self.known_half <= target and not has_few
+        return replace(self, met=bool(met))
+
+
+def differing(stated: Statement, computed: Statement, tolerance: float) -> list[str]:
+    """Return the fields in which two statements differ; numbers do so by more than a tolerance."""
+    pairs = {f.name: (getattr(stated, f.name), getattr(computed, f.name)) for f in fields(Statement)}
+    return [name for name, pair in pairs.items() if not _agree(*pair, tolerance)]
+
+
+def _agree(one: object, other: object, tolerance: float) -> bool:
+    if isinstance(one, FoldCounts | FoldBlocks) and type(one) is type(other):
+        return _agree(vars(one), vars(other), tolerance)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(_agree(*pair, tolerance) for pair in zip(one, other, strict=True))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_agree(one[name], other[name], tolerance) for name in one)
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=0, abs_tol=tolerance)
+    return one == other
+
+
+def table_statement(fold: FoldCounts, persons: dict[str, float]) -> Statement:
+    """State how far apart the groups of a table are, exactly, from the counts of its rows.
+
+    Merged cells count as if they revealed the group. `persons` are those of equal weight, where a person has several
+    rows; else empty.
+    """
+    counts, merged = fold.arrays()
+    table = np.hstack([counts, np.diag(merged)[:, merged > 0]])
+    n = np.array([persons[group] for group in fold.n]) if persons else None
+    distance = table_distance(table)
+    known, point = {}, 0.0
+    for f in KNOWN_SHARES:  # the last of which is a half
+        known[f"{f:g}"], point = known_share_distance(table, f, n)
+    return Statement(
+        about="table",
+        by="counted",
+        distance=distance,
+        observed=distance,
+        counts=(fold,),
+        known=known,
+        known_half=point,
+        persons=persons,
+    )
+
+
+def blocks_statement(folds: tuple[FoldBlocks, ...]) -> Statement:
+    """Bound the true distance of persons who come later, by the law of the cells' masses."""
+    persons: dict[str, float] = {}
+    for fold in folds:
+        for group, blocks in fold.blocks.items():
+            persons[group] = persons.get(group, 0.0) + sum(blocks) - 1
+    return Statement(
+        about="population",
+        by="blocks",
+        persons=persons,
+        distance=min(1.0, sum(fold.share * fold.upper for fold in folds)),
+        delta=sum(fold.delta for fold in folds),
+        blocks=folds,
+    )
+
+
+def from_counts(law: Law, given: str | None, folds: tuple[FoldCounts, ...]) -> Statement:
+    """Return the statement that follows from counts."""
+    return Statement(
+        about="population",
+        by="held-out",
+        law=law,
+        given=given,
+        distance=min(1.0, sum(fold.share * fold.upper for fold in folds)),
+        observed=min(1.0, sum(fold.share * fold.observed for fold in folds)),
+        delta=sum(fold.delta for fold in folds),
+        counts=folds,
+    )
 
 
 @dataclass(frozen=True)
@@ -199,7 +499,9 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Plain]:
         """Return plain values, as JSON holds them."""
-        return json.loads(json.dumps({name: getattr(self, name) for name in stated_fields(Certificate)}, default=vars))
+        values = dict(vars(self))
+        del values["unchecked"]  # which is not part of it
+        return json.loads(json.dumps(values, default=vars))
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the certificate as JSON, which `from_json` reads back without loss."""
@@ -283,7 +585,7 @@ class Certificate:
     def covers_population(self) -> bool:
         """Whether the bound on persons to come is within the target."""
         population = self.find("population")
-        return population is not None and (population.distance < 1 if population.met is None else population.met)
+        return population is not None and population.is_within
 
     @property
     def is_good(self) -> bool:
@@ -349,18 +651,17 @@ class Certificate:
 
 def status_of(statements: Iterable[Statement], target: float | None = None) -> Status:
     """Return the status that statements about a random row make; see `Certificate`."""
-    by_subject = {s.about: s for s in statements if s.law == "row" and s.given is None and s.group is None}
-    judged = {about: s.judged(target) for about, s in by_subject.items()}
-    within = {about for about, s in judged.items() if (s.distance < 1 if s.met is None else s.met)}
-    tested = judged.get("new persons")
-    if tested is not None and tested.p_value is not None and tested.p_value < REFUTED_BELOW:
+    of_row = ("row", None, None)
+    judged = {s.about: s.judged(target) for s in statements if (s.law, s.given, s.group) == of_row}
+    tested, attack, model = judged.get("new persons"), judged.get("attack"), judged.get("model")
+    headline = judged.get("table") or judged.get("population")
+    if tested is not None and tested.contradicts:
         return "REFUTED"
-    if ("table" if "table" in judged else "population") in within:
+    if headline is not None and headline.is_within:
         return "CERTIFIED"
-    attack, model = judged.get("attack"), judged.get("model")
     if attack is not None and model is not None and attack.distance > model.distance:
         return "REFUTED"
-    return "MODEL_ONLY" if "model" in within else "NOT_MET"
+    return "MODEL_ONLY" if model is not None and model.is_within else "NOT_MET"
 
 
 def _distance(statement: Statement | None) -> float | None:

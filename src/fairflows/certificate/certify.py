@@ -4,40 +4,48 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from fairflows import __version__
 from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_draws, delta_of_look
+from fairflows.bounds.blocks import blocks_p_value
+from fairflows.bounds.cells import cells_to_merge, exact_statistical_distance, has_few_persons
 from fairflows.bounds.derived import rounded_down, rounded_up
-from fairflows.bounds.model import draws_needed
+from fairflows.bounds.model import draws_needed, statistical_distance, statistical_distance_upper_bound
 from fairflows.bounds.planning import check_reachable
-from fairflows.certificate.certificate import Assumption, Certificate, status_of
-from fairflows.certificate.looks import Look, Looks, open_looks
-from fairflows.certificate.statement import (
-    MONTE_CARLO_DELTA,
-    AttackResult,
-    Counted,
+from fairflows.bounds.shared_table import table_distance
+from fairflows.certificate.certificate import (
+    Assumption,
+    Certificate,
+    Counts,
     FoldBlocks,
+    FoldCounts,
     Law,
     Statement,
-    attack_statements,
     blocks_statement,
-    counted_statements,
-    model_statements,
-    statement_on_new_persons,
+    from_counts,
+    status_of,
     table_statement,
 )
+from fairflows.certificate.looks import Look, Looks, open_looks
 from fairflows.encoder.base import Encoder, IntArray, LatentLaw, cells_of, fitted_encoder
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.release.release import Release, ReleasedTable
 from fairflows.report.words import ASSUMPTIONS
 from fairflows.storage import model_hash
-from fairflows.table.persons import Key
 from fairflows.table.table import Table
+
+if TYPE_CHECKING:
+    from fairflows.attack.auditing import Audit
+
+MONTE_CARLO_DELTA = 0.001
+"""δ of a bound by draws from a model: of the draws, and not of the persons."""
 
 _DRAWS, _FIRST_DRAWS = 1_000_000, 10_000
 _WIDTH = 0.001  # of a model-based bound, by default
@@ -53,7 +61,7 @@ def certify(
     rows: Table,
     *,
     target: float | None = None,
-    audit: AttackResult | None = None,
+    audit: Audit | None = None,
     delta: float = 0.01,
     released: Sequence[str] | None = None,
     n_draws: int | None = None,
@@ -158,9 +166,9 @@ def certify(
 class Case:
     """One model, the rows to certify on, and the settings: the statements are made from it.
 
-    `trees` is the release where the law of blocks covers persons to come. `table` is the table that the release was
-    fitted to, where its cells are stated, and `table_of_trees` the same where there are trees. `laws` are those that
-    cells are counted for on held-out persons. `latent_law` is None where no density has the label.
+    `table` is the table that a release was fitted to, where its cells are stated, and `trees` the same where the law of
+    blocks covers persons to come. `laws` are those that cells are counted for on held-out persons. `latent_law` is None
+    where no density has the label.
     """
 
     def __init__(
@@ -180,22 +188,24 @@ class Case:
         check_count("most_rows", most_rows, 1)
         if target is not None and not 0 <= target <= 1:
             raise DataError(f"target must be a distance in [0, 1]; got {target!r}.")
+        traits = model.traits
         self.model, self.rows, self.name = model, rows, name
         self.delta, self.target, self.seed, self.most_rows = checked_delta(delta), target, int(seed), int(most_rows)
-        self.released = checked_released(released, cells=bool(model.traits.cells))
+        self.released = checked_released(released, cells=bool(traits.cells))
         self.known_groups = list(model.groups_) or rows.groups
-        self.groups = [str(group) for group in self.known_groups]
-        release = model if isinstance(model, Release) else None
-        is_of_release = release is not None and release.is_of(rows)
-        self.trees = release if release is not None and release.traits.cut_apart else None
-        self.is_new = self.trees is not None and not is_of_release
-        self.table = release.table_ if release is not None and (self.trees is not None or is_of_release) else None
-        self.table_of_trees = None if self.trees is None else self.table
+        self.groups = list(map(str, self.known_groups))
+        self.table: ReleasedTable | None = None
+        self.trees: ReleasedTable | None = None
+        self.is_new = False
+        if isinstance(model, Release):
+            is_own = model.is_of(rows)
+            self.trees = model.table_ if traits.cut_apart else None
+            self.table = model.table_ if is_own else self.trees
+            self.is_new = self.trees is not None and not is_own
         self.laws: tuple[Law, ...] = ()
         if "latent" not in self.released and self.trees is None:
             self.laws = ("row", "person") if most_rows > 1 else ("row",)
-        encoder = model.traits.inside or model
-        self.latent_law = None if "label" in self.released else encoder.latent_law()
+        self.latent_law = None if "label" in self.released else (traits.inside or model).latent_law()
         self.n_draws = _checked_draws(n_draws, self.latent_law, len(self.groups), self.seed)
 
     @cached_property
@@ -206,89 +216,26 @@ class Case:
     @cached_property
     def n(self) -> dict[str, int]:
         """Number of rows of each group in the table, or in the sample."""
-        table = self.table_of_trees
-        sizes = self.sample.group_sizes(self.known_groups) if table is None else table.counts.sum(axis=(0, 2))
+        trees = self.trees
+        sizes = self.sample.group_sizes(self.known_groups) if trees is None else trees.counts.sum(axis=(0, 2))
         return dict(zip(self.groups, sizes.tolist(), strict=True))
 
     @property
     def n_cells(self) -> int | None:
         """Number of cells, or of pairs of cell and label, that can be released; None where none are certified."""
-        if self.table_of_trees is not None:
-            n_labels, _, n_cells = self.table_of_trees.counts.shape
+        if self.trees is not None:
+            n_labels, _, n_cells = self.trees.counts.shape
             return n_cells * (n_labels if "label" in self.released else 1)
         return sum(part.counts.shape[2] for part in self.counted["row"]) if self.laws else None
 
     @cached_property
     def fingerprint(self) -> str:
         """Keyed hash of the rows that the statements are about."""
-        table = self.table_of_trees
-        return self.rows.fingerprint(self.model.key_) if table is None else table.fingerprint
+        return self.rows.fingerprint(self.model.key_) if self.trees is None else self.trees.fingerprint
 
-    @cached_property
-    def counted(self) -> dict[Law, list[Counted]]:
-        """Independent rows of each law by label, group and cell, for each of the models that share out the persons."""
-        samples = {law: self.sample if law == "row" else self.rows.one_row_per_person(self.seed) for law in self.laws}
-        found: dict[Law, list[Counted]] = {}
-        for law, sample in samples.items():
-            if "label" in self.released and not sample.labels:
-                raise DataError("released names the label, but the rows have none: give the table its label.")
-            parts = self._counts(sample)
-            firsts = np.cumsum([0, *(part.shape[2] for part in parts)]).tolist()
-            found[law] = [
-                self._released_with(Counted(part, sample.labels, share=1 / len(parts), first=first))
-                for part, first in zip(parts, firsts, strict=False)
-            ]
-        return found
-
-    def _counts(self, sample: Table) -> list[IntArray]:
-        """Count rows by label, group and cell, for each of the models."""
-        model, sizes = self.model, self.model.traits.cells
-        counts = kept_counts(model, sample)
-        if counts is None:
-            group, shape = sample.group_numbers(self.known_groups), (len(self.groups), sum(sizes))
-            counts = sample.count_cells(group, cells_of(model, sample), shape)
-        return np.split(counts, np.cumsum(sizes)[:-1], axis=2)
-
-    def _released_with(self, counted: Counted) -> Counted:
-        """Return the counts of what is released: of cells, or of pairs of cell and label."""
-        return counted.of_pairs() if "label" in self.released else counted
-
-    def _statements_of_table(self, table: ReleasedTable) -> Iterator[Statement]:
-        """State the table that the release was fitted to, and persons to come by the law of its trees."""
-        fold = self._released_with(Counted(table.counts, self.rows.labels)).fold(self.groups, 0.0)
-        is_one_row_each = np.array_equal(table.persons_behind, table.counts.sum(axis=(0, 2)))
-        behind = dict(zip(self.groups, table.persons_behind.tolist(), strict=True))
-        yield table_statement(fold, {} if is_one_row_each else behind)
-        n_trees = len(table.blocks)
-        if self.trees is None or not n_trees or "label" in self.released:  # a true label does not follow from the cell
-            return
-        by_group = [dict(zip(self.groups, map(tuple, part.tolist()), strict=True)) for part in table.blocks]
-        yield blocks_statement(tuple(FoldBlocks(1 / n_trees, self.delta / n_trees, blocks) for blocks in by_group))
-        if self.is_new:
-            counts = [part.sum(axis=0) for part in self._counts(self._new_persons(table, self.trees.key_))]
-            yield statement_on_new_persons(counts, table.blocks, self.groups)
-
-    def _new_persons(self, table: ReleasedTable, key: Key) -> Table:
-        """Return one row of each person who is not in the table; raise if there are none."""
-        rows = self.rows
-        if len(table.person) and rows.persons.named:
-            known = table.kept_cells(rows.persons, key) >= 0
-            if known.all():
-                raise DataError(
-                    "All of these persons are in the table that the release was fitted to, which is another table than "
-                    "this one: certify that table, or new persons."
-                )
-            rows = rows.take(~known)
-        _refuse_used_rows(self.model, rows)
-        return rows.random_rows(self.seed, self.most_rows)
-
-    def certificate(self, look: int, audit: AttackResult | None = None) -> Certificate:
+    def certificate(self, look: int, audit: Audit | None = None) -> Certificate:
         """Make the certificate of a given look, without recording it."""
-        made = [] if self.table is None else [*self._statements_of_table(self.table)]
-        made += counted_statements(self.counted, self.groups, delta_of_look(self.delta, max(look, 1)))
-        made += model_statements(self.latent_law, self.n_draws, self.seed)
-        made += () if audit is None else attack_statements(audit)
-        statements = tuple(statement.judged(self.target) for statement in made)
+        statements = tuple(statement.judged(self.target) for statement in self._statements(look, audit))
         label = [str(self.rows.y.name)] if self.rows.y is not None and "label" in self.released else []
         certificate = Certificate(
             status=status_of(statements, self.target),
@@ -311,8 +258,191 @@ class Case:
         )
         if audit is not None:
             _check_for_contradiction(certificate, self, audit)
-        texts = [Assumption(key, ASSUMPTIONS[key].format(**facts)) for key, facts in _assumptions(certificate, self)]
-        return replace(certificate, assumptions=tuple(texts)).sealed(self.model.key_)
+        return replace(certificate, assumptions=_assumptions(certificate, self)).sealed(self.model.key_)
+
+    def _statements(self, look: int, audit: Audit | None) -> Iterator[Statement]:
+        """Make all statements: of the table, of the persons, of the model and of the attack."""
+        if self.table is not None:
+            yield from self._statements_of_table(self.table)
+        for law in self.laws:
+            yield from self._counted_statements(law, delta_of_look(self.delta, look))
+        if self.latent_law is not None:
+            yield from model_statements(self.latent_law, self.n_draws, self.seed)
+        if audit is not None:
+            yield from attack_statements(audit)
+
+    def _statements_of_table(self, table: ReleasedTable) -> Iterator[Statement]:
+        """State the table that the release was fitted to, and persons to come by the law of its trees."""
+        counted = Counted.of(table.counts, (), with_label="label" in self.released)
+        is_one_row_each = np.array_equal(table.persons_behind, table.counts.sum(axis=(0, 2)))
+        behind = dict(zip(self.groups, table.persons_behind.tolist(), strict=True))
+        yield table_statement(counted.fold(self.groups, 0.0), {} if is_one_row_each else behind)
+        if self.trees is None or not table.blocks or "label" in self.released:  # a label does not follow from a cell
+            return
+        n_trees, folds = len(table.blocks), []
+        for part in table.blocks:
+            blocks = dict(zip(self.groups, map(tuple, part.tolist()), strict=True))
+            folds.append(FoldBlocks(1 / n_trees, self.delta / n_trees, blocks))
+        yield blocks_statement(tuple(folds))
+        if self.is_new:
+            counts = [part.sum(axis=0) for part in self._counts(self._new_persons(table))]
+            yield statement_on_new_persons(counts, table.blocks, self.groups)
+
+    def _new_persons(self, table: ReleasedTable) -> Table:
+        """Return one row of each person who is not in the table; raise if there are none."""
+        rows = self.rows
+        if len(table.person) and rows.persons.named:
+            known = table.kept_cells(rows.persons, self.model.key_) >= 0
+            if known.all():
+                raise DataError(
+                    "All of these persons are in the table that the release was fitted to, which is another table than "
+                    "this one: certify that table, or new persons."
+                )
+            rows = rows.take(~known)
+        _refuse_used_rows(self.model, rows)
+        return rows.random_rows(self.seed, self.most_rows)
+
+    def _counts(self, sample: Table) -> list[IntArray]:
+        """Count rows by label, group and cell, for each of the models."""
+        model, sizes = self.model, self.model.traits.cells
+        counts = kept_counts(model, sample)
+        if counts is None:
+            group, shape = sample.group_numbers(self.known_groups), (len(self.groups), sum(sizes))
+            counts = sample.count_cells(group, cells_of(model, sample), shape)
+        return np.split(counts, np.cumsum(sizes)[:-1], axis=2)
+
+    @cached_property
+    def counted(self) -> dict[Law, list[Counted]]:
+        """Independent rows of each law by label, group and cell, for each of the models that share out the persons."""
+        found: dict[Law, list[Counted]] = {}
+        with_label = "label" in self.released
+        for law in self.laws:
+            sample = self.sample if law == "row" else self.rows.one_row_per_person(self.seed)
+            if with_label and not sample.labels:
+                raise DataError("released names the label, but the rows have none: give the table its label.")
+            parts, first = self._counts(sample), 0
+            found[law] = []
+            for part in parts:
+                counted = Counted.of(part, sample.labels, with_label=with_label, share=1 / len(parts), first=first)
+                found[law].append(counted)
+                first += part.shape[2]
+        return found
+
+    def _counted_statements(self, law: Law, delta: float) -> Iterator[Statement]:
+        """Bound the distance of the true distribution by counting persons that are new to the models.
+
+        For a random row there is also a statement given each label. Where a label has 1 to 9 persons of a group,
+        nothing is stated given labels: the statement would print a number that small, and beside it a label that may be
+        one person's own, such as a wage.
+        """
+        parts = self.counted[law]
+        each = delta / len(parts)
+        yield from_counts(law, None, tuple(part.fold(self.groups, each) for part in parts))
+        if law == "row" and not any(has_few_persons(part.counts.sum(axis=2)).any() for part in parts):
+            by_label = [part.folds_by_label(self.groups, each) for part in parts]
+            for label in by_label[0]:
+                yield from_counts(law, label, tuple(folds[label] for folds in by_label))
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Persons that are new to one model, counted by label, group and cell."""
+
+    counts: Counts  # (C, K, k), with C = 1 where the table has no label
+    labels: Sequence[Hashable]  # the C labels; empty without
+    with_label: bool  # whether a cell is the pair of a cell and a label, which are released together
+    share: float  # the probability that a person is encoded by this model
+    first: int  # the number of its first cell; other models have those before it
+
+    @classmethod
+    def of(
+        cls, counts: Counts, labels: Sequence[Hashable], *, with_label: bool, share: float = 1.0, first: int = 0
+    ) -> Counted:
+        """Count cells, or pairs: with the label, cell c and the j-th of L labels are c·L + j."""
+        if not with_label:
+            return cls(counts, labels, False, share, first)
+        L, K, k = counts.shape
+        pairs = np.zeros((L, K, k, L), dtype=np.int64)
+        for j in range(L):
+            pairs[j, :, :, j] = counts[j]
+        return cls(pairs.reshape(L, K, k * L), labels, True, share, first * L)
+
+    def fold(self, groups: Sequence[str], delta: float) -> FoldCounts:
+        """Return the printed counts of all persons, which bound the true Δ at this δ."""
+        merged = self._merged
+        return FoldCounts.of(self.counts.sum(axis=0), merged, groups, delta=delta, share=self.share, first=self.first)
+
+    def folds_by_label(self, groups: Sequence[str], delta: float) -> dict[str, FoldCounts]:
+        """Return the printed counts of the persons with each label; the bounds hold together at this δ.
+
+        A count that is merged given one label must not follow from that of all persons less those given the other
+        labels, nor from the size of a group: where it would, the counts given the label are rounded down.
+        """
+        merged = has_few_persons(self.counts).any(axis=1) | self._merged
+        folds: dict[str, FoldCounts] = {}
+        for label, counts, cells in zip(self.labels, self.counts, merged, strict=False):  # without labels: none
+            tells = (merged.any(axis=0) & ~cells).any() or has_few_persons(counts[:, cells].sum(axis=1)).any()
+            folds[str(label)] = FoldCounts.of(
+                counts,
+                cells,
+                groups,
+                delta=delta / len(self.labels),
+                share=self.share,
+                first=self.first,
+                rounded=bool(tells),
+            )
+        return folds
+
+    @property
+    def _merged(self) -> npt.NDArray[np.bool_]:
+        """Cells that are merged where all persons are counted."""
+        # with the label, the counts of all persons and those by label are the same numbers
+        return cells_to_merge(self.counts if self.with_label else self.counts.sum(axis=0))
+
+
+def statement_on_new_persons(counts: Sequence[Counts], blocks: Sequence[Counts], groups: Sequence[str]) -> Statement:
+    """Test the law of blocks on new persons: counts and blocks (K, k) of each fold. The folds' smaller p-value counts.
+
+    The counts are not part of the statement, because a cell may have few of these persons.
+    """
+    n = sum(part.sum(axis=1) for part in counts)
+    observed = float(np.mean([table_distance(part) if part.sum(axis=1).all() else 0.0 for part in counts]))
+    return Statement(
+        about="new persons",
+        by="test",
+        distance=observed,
+        observed=observed,
+        persons=dict(zip(groups, np.asarray(n, dtype=np.float64).tolist(), strict=True)),
+        p_value=min(blocks_p_value(b, part) for b, part in zip(blocks, counts, strict=True)),
+    )
+
+
+def model_statements(law: LatentLaw, n_draws: int, seed: int) -> Iterator[Statement]:
+    """Bound the distance if the estimated densities are the truth, also given each label that has densities."""
+    for label in [None, *law.labels]:
+        exact = law.exact() if label is None else None
+        delta = MONTE_CARLO_DELTA / (1 if label is None else len(law.labels))
+        if exact is not None:
+            estimate = upper = float(exact_statistical_distance(exact))
+        else:
+            table = law.log_density_table(n_draws, seed, label)
+            estimate, upper = statistical_distance(table), statistical_distance_upper_bound(table, delta)
+        yield Statement(
+            about="model",
+            by="model",
+            given=None if label is None else str(label),
+            distance=upper,
+            observed=estimate,
+            delta=delta if exact is None else 0.0,
+        )
+
+
+def attack_statements(found: Audit) -> Iterator[Statement]:
+    """State the lower bounds that an audit proved: on the true distance, and on the error of each density."""
+    delta, lower = float(found.delta), float(found.attack_lower)
+    yield Statement(about="attack", by="adversary", distance=lower, delta=delta, source=str(found.best))
+    for group, gap in found.density_gap_lower.items():
+        yield Statement(about="density", by="adversary", group=str(group), distance=float(gap), delta=delta)
 
 
 def _look(case: Case) -> tuple[int, list[Look]]:
@@ -337,7 +467,7 @@ def request_of(looks: Looks, case: Case) -> str:
     return looks.request(case.name, case.fingerprint, case.released, case.delta, case.seed, case.most_rows)
 
 
-def _check_attack(audit: AttackResult, case: Case) -> None:
+def _check_attack(audit: Audit, case: Case) -> None:
     if tuple(audit.released) != case.released:
         raise DataError(
             f"audit must have attacked what is released ({', '.join(case.released)}); it attacked "
@@ -422,7 +552,7 @@ def _checked_draws(n: int | None, law: LatentLaw | None, n_groups: int, seed: in
     return min(most, draws_needed(first, MONTE_CARLO_DELTA, _WIDTH))
 
 
-def _check_for_contradiction(certificate: Certificate, case: Case, attack: AttackResult) -> None:
+def _check_for_contradiction(certificate: Certificate, case: Case, attack: Audit) -> None:
     """Raise, or warn, where an attack reached more than the counts allow."""
     counted, model = certificate.find("population"), case.model
     if counted is None or attack.attack_lower <= counted.distance:
@@ -440,62 +570,53 @@ def _check_for_contradiction(certificate: Certificate, case: Case, attack: Attac
     )
 
 
-def _assumptions(c: Certificate, case: Case) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield the key of each assumption that applies, and the facts that its text names."""
-    model, rows, released = case.model, case.rows, c.released
-    traits, has_names, drawn = model.traits, rows.persons.named, model.traits.draws_rows
-    what = " and ".join("row drawn from the cell" if drawn and part == "cell" else part for part in released)
-    yield "released", {"what": f"{what} {'are' if len(released) > 1 else 'is'}"}
-    if drawn:
-        yield "drawn", {}
-    if traits.needs_attribute:
-        yield "groups", {}
-    if case.table is not None:
-        yield "table", {}
-    if case.table_of_trees is not None and c.find("population") is not None:
-        kept = "keep their cell" if len(case.table_of_trees.person) else "are not encoded again"
-        yield "persons to come", {"kept": kept}
-        yield "one tree", {}
-    if case.laws:
-        yield from _assumptions_of_counting(c, case, len(case.counted["row"]))
-    if c.most_rows > 1 and (case.laws or case.trees is not None):
-        yield "most rows", {"most": c.most_rows}
-    if traits.randomised:
-        if has_names:
-            yield "secret key", {"alike": "has always the same cell" if drawn else "is always released alike"}
-        else:
-            yield "fresh coins", {}
-    if c.find("model") is not None:
-        yield "densities", {}
-    if "latent" in released:
-        yield "noise", {}
-    if c.look > 1:
-        yield "look", {"look": c.look}
-    if case.laws and not has_names:
-        yield "looks not counted", {}
-    yield "errors add up", {}
-    is_comparable = case.trees is not None or model.ledger_.comparable(model.ledger_.read(rows.X, rows.persons))
-    if not is_comparable and kept_counts(model, rows) is None:
-        yield "not comparable", {}
-
-
-def _assumptions_of_counting(c: Certificate, case: Case, n_models: int) -> Iterator[tuple[str, dict[str, object]]]:
-    has_names = case.rows.persons.named
-    yield "independent", {}
-    yield "which groups", {}
-    if n_models == 1:
-        yield "fresh persons", {}
-        yield "fixed before", {}
-    else:
-        yield "folds", {"models": n_models, "dealt": "a keyed hash of their identifier" if has_names else "chance"}
-        if not has_names:
-            yield "released once", {}
-    if any(any(fold.merged.values()) for statement in c.statements for fold in statement.counts):
-        yield "merged", {}
-    if not has_names:
-        yield "one row each", {}
-    if c.cell_odds_upper:
-        yield "given the label", {}
+def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
+    """Return the assumptions that apply, with the facts that their texts name."""
+    model, persons, traits = case.model, case.rows.persons, case.model.traits
+    has_names, n_models = persons.named, len(traits.cells) if case.laws else 0
+    what = " and ".join(c.released).replace("cell", "row drawn from the cell" if traits.draws_rows else "cell")
+    by_trees = case.trees is not None and c.find("population") is not None
+    is_comparable = (
+        case.trees is not None
+        or model.ledger_.comparable(model.ledger_.read(case.rows.X, persons))
+        or kept_counts(model, case.rows) is not None
+    )
+    applies = {
+        "released": True,
+        "drawn": traits.draws_rows,
+        "groups": traits.needs_attribute,
+        "table": case.table is not None,
+        "persons to come": by_trees,
+        "one tree": by_trees,
+        "independent": n_models > 0,
+        "which groups": n_models > 0,
+        "fresh persons": n_models == 1,
+        "fixed before": n_models == 1,
+        "folds": n_models > 1,
+        "released once": n_models > 1 and not has_names,
+        "merged": n_models > 0 and any(any(fold.merged.values()) for s in c.statements for fold in s.counts),
+        "one row each": n_models > 0 and not has_names,
+        "given the label": bool(c.cell_odds_upper),
+        "most rows": c.most_rows > 1 and (n_models > 0 or case.trees is not None),
+        "secret key": traits.randomised and has_names,
+        "fresh coins": traits.randomised and not has_names,
+        "densities": case.latent_law is not None,
+        "noise": "latent" in c.released,
+        "look": c.look > 1,
+        "looks not counted": n_models > 0 and not has_names,
+        "errors add up": True,
+        "not comparable": not is_comparable,
+    }
+    facts = {
+        "what": f"{what} {'are' if len(c.released) > 1 else 'is'}",
+        "kept": "keep their cell" if case.trees is not None and len(case.trees.person) else "are not encoded again",
+        "models": n_models,
+        "dealt": "a keyed hash of their identifier" if has_names else "chance",
+        "most": c.most_rows,
+        "alike": "has always the same cell" if traits.draws_rows else "is always released alike",
+        "look": c.look,
+    }
+    return tuple(Assumption(key, ASSUMPTIONS[key].format(**facts)) for key, applied in applies.items() if applied)
 
 
 def _versions() -> dict[str, str]:

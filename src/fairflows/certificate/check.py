@@ -17,13 +17,15 @@ from typing import Literal
 
 from fairflows.bounds.arguments import checked_delta, delta_of_look
 from fairflows.bounds.derived import rounded_up
-from fairflows.certificate.certificate import Certificate, Plain, status_of
-from fairflows.certificate.statement import (
+from fairflows.certificate.certificate import (
+    Certificate,
     FoldCounts,
+    Plain,
     Statement,
     blocks_statement,
     differing,
     from_counts,
+    status_of,
     table_statement,
 )
 from fairflows.exceptions import DataError

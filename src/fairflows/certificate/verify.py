@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairflows.bounds.arguments import delta_of_look
-from fairflows.certificate.certificate import Certificate, status_of
+from fairflows.certificate.certificate import Certificate, Statement, differing, status_of
 from fairflows.certificate.certify import Case, kept_counts, request_of
 from fairflows.certificate.looks import open_looks
-from fairflows.certificate.statement import Statement, differing
 from fairflows.encoder.base import Encoder, fitted_encoder
 from fairflows.exceptions import DataError
+from fairflows.release.release import Release
 from fairflows.storage import model_hash
 from fairflows.table.table import Table
 
@@ -131,9 +131,10 @@ def _differences(c: Certificate, model: Encoder, name: str, rows: Table) -> Iter
     except DataError as error:
         yield Difference("rows", f"It cannot be computed again from these rows: {error}")
         return
-    if case.trees is None or case.table is None:
+    counts = model.counts_again(rows) if isinstance(model, Release) and case.trees is not None else None
+    if case.trees is None:
         yield from _differences_in_looks(c, case)
-    elif (counts := case.trees.counts_again(rows)) is not None and not np.array_equal(counts, case.table.counts):
+    elif counts is not None and not np.array_equal(counts, case.trees.counts):
         yield Difference("table row", "The cells of the table, counted again, are not those that were released.")
     trusted = [  # an attack is not run again: its numbers are taken as they are
         Statement(about=s.about, by=s.by, group=s.group, distance=s.distance, delta=s.delta, source=s.source)

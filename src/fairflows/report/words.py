@@ -20,8 +20,7 @@ from fairflows.bounds.shared_table import drawn_rates_upper_bound
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fairflows.certificate.certificate import Certificate
-    from fairflows.certificate.statement import Statement
+    from fairflows.certificate.certificate import Certificate, Statement
     from fairflows.workflow import Shared
     from fairflows.worth import Usefulness
 
@@ -173,7 +172,7 @@ def _says_table(s: Statement, c: Certificate) -> str:
 
 def _text_of_new_persons(s: Statement, c: Certificate) -> str:
     n = ", ".join(f"{group}: {count:,.0f}" for group, count in s.persons.items())
-    agree = "contradict" if s.p_value is not None and s.p_value < 0.001 else "agree with"
+    agree = "contradict" if s.contradicts else "agree with"
     return f"{n}; their cells {agree} the law of blocks (p = {s.p_value:.2g})"
 
 
@@ -263,7 +262,7 @@ def meaning(c: Certificate) -> str:
     """Return the meaning of the status, separately for the table and for persons to come."""
     table, population = c.find("table"), c.find("population")
     tested = c.find("new persons")
-    if c.status == "REFUTED" and tested is not None and tested.p_value is not None and tested.p_value < 0.001:
+    if c.status == "REFUTED" and tested is not None and tested.contradicts:
         return "new persons contradict the bound on persons to come"
     if c.status == "REFUTED":
         return "an actual adversary beats the model-based bound, so the estimated densities are wrong"
