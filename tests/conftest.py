@@ -129,17 +129,6 @@ def data_folder() -> Path:
 
 
 @pytest.fixture(scope="module")
-def undrawn_figures():
-    """Reports are written with empty images: drawing takes a third of a `share`, and is tested with the reports."""
-    from fairflows.report import page
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("gauge", "shapes"):
-            patch.setattr(page, name, lambda *_, **__: "<svg/>")
-        yield
-
-
-@pytest.fixture(scope="module")
 def few_trees():
     """Boosted trees are few and small, where how well they predict is not the question."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor

@@ -345,7 +345,7 @@ FORGERIES = {
 }
 
 
-@pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured")
+@pytest.mark.usefixtures("few_trees", "few_measured")
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_receiver_of_rows_notices_a_changed_number(forgery, run, received):
     words = ["check", received / "certificate.json", received / "shared.csv"]
@@ -373,7 +373,7 @@ def test_no_certificate_has_such_settings(changed, run, received):
     assert (code, f"cannot state {next(iter(changed))} = " in err) == (2, True)
 
 
-@pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured")
+@pytest.mark.usefixtures("few_trees", "few_measured")
 def test_a_receiver_of_rows_notices_another_file(run, received, shared_twice):
     words, file = ["check", received / "certificate.json", received / "shared.csv"], received / "shared.csv"
     whole = file.read_text(encoding="utf-8").splitlines(keepends=True)

@@ -10,7 +10,7 @@ from fairflows.encoder import flow_fitting
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_epochs(undrawn_figures, few_trees, few_measured, few_components, short_made):
+def few_epochs(few_trees, few_measured, few_components, short_made):
     """Models that are fitted in this process train for a few epochs, and are certified by few draws, in one thread."""
     training_settings = flow_fitting._training_settings
 

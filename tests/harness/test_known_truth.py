@@ -44,7 +44,7 @@ def share(run, population: Population, folder: Path, seed: int, how: str = "matc
 
 
 @pytest.fixture(scope="module")
-def fitted(run, undrawn_figures, few_trees, few_measured, short_made, tmp_path_factory):
+def fitted(run, few_trees, few_measured, short_made, tmp_path_factory):
     """The folder and the certificate of a population's first run, made once for the tests that only read it."""
     made: dict[tuple[str, str], tuple[Path, Certificate]] = {}
 

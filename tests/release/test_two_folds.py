@@ -17,7 +17,7 @@ from fairflows.bounds import blocks_upper_bound
 from fairflows.storage import model_hash
 from fairflows.table.persons import Key
 
-pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured")
+pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
 
 KEY = Key(range(32))
 

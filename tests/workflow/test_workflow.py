@@ -12,7 +12,7 @@ import fairflows as ff
 from fairflows.bounds.derived import rounded_up
 from fairflows.workflow import certified_part, read_run
 
-pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "short_made")
+pytestmark = pytest.mark.usefixtures("few_trees", "few_measured", "short_made")
 
 
 @pytest.fixture(scope="module", autouse=True)

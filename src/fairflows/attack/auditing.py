@@ -54,10 +54,9 @@ Scores: TypeAlias = tuple[FloatArray, FloatArray]  # of validation and of test r
 
 _SHARES = (0.4, 0.35, 0.25)  # of the training persons: reference rows, rows to learn from, validation
 _MOST_LEVELS = 64  # a column of more levels is described by each level's group rates
-_MOST_ROWS, _QUICK_ROWS = 400_000, 10_000  # training rows that adversaries learn from and are tuned on, about
-# Rows of each part that every group's inverse, or a density, is looked at for.
-_MOST_LOOKED_AT = {"fit": 100_000, "validation": 60_000, "test": 60_000}
-_MOST_SEEN = (150_000, 100_000, 100_000)  # rows of the same, that adversaries who see the release alone look at
+_MOST_ROWS, _QUICK_ROWS = 250_000, 10_000  # training rows that adversaries learn from and are tuned on, about
+_MOST_TESTED = 100_000  # rows that they are judged on
+_JUDGED = ("fit", "validation", "test")  # parts that adversaries who know the encoders look at
 _LABEL = "released label"
 
 
@@ -176,9 +175,8 @@ def audit(
     everything that every group's inverse tells. With more than two groups each adversary attacks the pair that it tells
     apart best.
 
-    Of very many rows a random part is used: about 400,000 of `train`, in equal shares for the groups; of `test` 100,000
-    for each adversary that learns, 60,000 for white-box ones, 50,000 for random forests and 20,000 for nearest
-    neighbours, the stack and white-box forests.
+    Of very many rows a random part is used, in equal shares for the groups: about 250,000 of `train`, and 100,000 of
+    `test` (50,000 for random forests; 20,000 for nearest neighbours, the stack and white-box forests).
 
     Parameters
     ----------
@@ -299,7 +297,6 @@ class AttackedRelease:
     latent: dict[str, pd.DataFrame]  # the encoder's own output, where it is released
     released: tuple[str, ...]  # the names of all released parts
     rows: str  # keyed hash of the test rows that are attacked, at most one of each person
-    seed: int  # of the random part of very many rows that adversaries who know the encoders look at
 
     @classmethod
     def of(
@@ -323,7 +320,9 @@ class AttackedRelease:
         else:
             groups, most = list(encoder.groups_) or train.groups, most_rows_of(encoder, test, most_rows)
         places = _parts(train, groups, seed, quick)
-        places["test"] = test.persons.random_rows(test.contents(), seed, most)
+        tested = test.persons.random_rows(test.contents(), seed, most)
+        some = stratified_sample(test.take(tested).group_numbers(groups), _MOST_TESTED, seed)
+        places["test"] = tested[np.sort(some)]
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
         group = {part: table.group_numbers(groups) for part, table in tables.items()}
         for part, number in group.items():
@@ -347,7 +346,7 @@ class AttackedRelease:
             Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
         X = {part: table.X for part, table in tables.items()}
         attacked = "" if encoder is None else tables["test"].fingerprint(encoder.key_)
-        return cls(encoder, groups, Z, group, X, latent, names, attacked, seed)
+        return cls(encoder, groups, Z, group, X, latent, names, attacked)
 
     @property
     def innermost(self) -> Encoder | None:
@@ -357,22 +356,18 @@ class AttackedRelease:
     def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
         """Yield all adversaries that apply to this release."""
         learnt = pd.concat([self.Z["reference"], self.Z["fit"]])
-        judged_groups = self.group["validation"], self.group["test"]
         learnt_group = np.concatenate([self.group["reference"], self.group["fit"]])
+        judged_groups = self.group["validation"], self.group["test"]
         parts = [learnt, self.Z["validation"], self.Z["test"]]
         exact = [content_hashes(z, b"exact values") for z in parts]
         if len(np.unique(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
             validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
             yield _scored("frequencies of values", "black", (validation, test), judged_groups)
-        groups = learnt_group, *judged_groups
-        seen = [np.sort(stratified_sample(g, most, self.seed)) for g, most in zip(groups, _MOST_SEEN, strict=True)]
-        parts = [_gaps_as_levels(z.iloc[rows]) for z, rows in zip(parts, seen, strict=True)]
-        fit_group, *seen_groups = (g[rows] for g, rows in zip(groups, seen, strict=True))
-        view = _view(parts, fit_group, len(self.groups))
-        fit, *judged = (view.features(z) for z in parts)
+        parts = [_gaps_as_levels(z) for z in parts]
+        view = _view(parts, learnt_group, len(self.groups))
+        fit, validation, test = (view.features(z) for z in parts)
         for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
-            pair = (judged[0], judged[1]), (seen_groups[0], seen_groups[1])
-            yield Trial(name, "black", learner, fit, fit_group, *pair)
+            yield Trial(name, "black", learner, fit, learnt_group, (validation, test), judged_groups)
         if self.latent:
             yield from self._white_box_trials(constraints, quick)
 
@@ -382,24 +377,22 @@ class AttackedRelease:
         if encoder is None:
             return
         reference = Reference(self.X["reference"], constraints)
-        group, places = self._looked_at()
-        told = {part: white_box(encoder, self.latent[part].iloc[rows], reference) for part, rows in places.items()}
+        told = {part: white_box(encoder, self.latent[part], reference) for part in _JUDGED}
         fit, validation, test = told["fit"], told["validation"], told["test"]
         if fit is None or validation is None or test is None:
             return
-        judged_groups = group["validation"], group["test"]
+        judged_groups = self.group["validation"], self.group["test"]
         for name, scores in validation.scores.items():
             yield _scored(name, "white", (scores, test.scores[name]), judged_groups)
-        features = {"fit": fit.features, "validation": validation.features, "test": test.features}
+        features = [fit.features, validation.features, test.features]
         if "label" in self.released:
-            labels = {part: self.Z[part][[_LABEL]].iloc[rows] for part, rows in places.items()}
-            view = _view([labels["fit"]], group["fit"], len(self.groups))
-            features = {p: np.concatenate([f, view.features(labels[p])], axis=1) for p, f in features.items()}
-        judged_rows = features["validation"], features["test"]
+            labels = [self.Z[part][[_LABEL]] for part in _JUDGED]
+            view = _view(labels[:1], self.group["fit"], len(self.groups))
+            features = [np.concatenate([f, view.features(y)], axis=1) for f, y in zip(features, labels, strict=True)]
+        judged = features[1], features[2]
         for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
-            yield Trial(
-                f"{name} on inversions", "white", learner, features["fit"], group["fit"], judged_rows, judged_groups
-            )
+            named = f"{name} on inversions"
+            yield Trial(named, "white", learner, features[0], self.group["fit"], judged, judged_groups)
 
     def density_trials(self, quick: bool) -> Iterator[Trial]:
         """Yield, for each group, adversaries between its real rows and draws from its density."""
@@ -407,17 +400,16 @@ class AttackedRelease:
         law = None if encoder is None else encoder.latent_law()
         if law is None:
             return
-        group, places = self._looked_at()
         draws = {
-            part: law.sample_rows(int(np.bincount(number).max()), seed)
-            for seed, (part, number) in enumerate(group.items(), start=1)
+            part: law.sample_rows(int(np.bincount(self.group[part]).max()), seed)
+            for seed, part in enumerate(_JUDGED, start=1)
         }
         for a, value in enumerate(self.groups):
             rows, is_drawn = {}, {}
             for part, drawn_rows in draws.items():
                 if drawn_rows is None:
                     return
-                real = _as_modelled(law, self.X[part].iloc[places[part][group[part] == a]])
+                real = _as_modelled(law, self.X[part][self.group[part] == a])
                 drawn = drawn_rows[a].iloc[: len(real)][list(real)]
                 rows[part] = pd.concat([real, drawn], ignore_index=True)
                 is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
@@ -428,14 +420,6 @@ class AttackedRelease:
                     f"{name}, density of {value}", "white", learner, fit, is_drawn["fit"], (judged[0], judged[1]),
                     (is_drawn["validation"], is_drawn["test"]), density_of=a,
                 )  # fmt: skip
-
-    def _looked_at(self) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
-        """Return groups and places of the rows that white-box adversaries look at: a random part of very many."""
-        places = {
-            part: np.sort(stratified_sample(self.group[part], most, self.seed))
-            for part, most in _MOST_LOOKED_AT.items()
-        }
-        return {part: self.group[part][rows] for part, rows in places.items()}, places
 
 
 def _scored(name: str, box: str, judged: tuple[FloatArray, FloatArray], groups: tuple[IntArray, IntArray]) -> Trial:

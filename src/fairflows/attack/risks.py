@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import ndtri
+from scipy.stats import binomtest
+from sklearn.metrics import euclidean_distances
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import floats, has_order
@@ -58,23 +59,10 @@ class Risk:
 def measure_risks(
     shared: pd.DataFrame, members: pd.DataFrame, others: pd.DataFrame, delta: float = 0.01, random_state: int = 0
 ) -> tuple[Risk, ...]:
-    """Attack a shared table for persons who are in it, and for others.
+    """Attack a shared table for persons who are in it, and for others: singling out, linkability and membership.
 
-    Parameters
-    ----------
-    shared : DataFrame
-        The rows that were shared for `members`, in any order.
-    members, others : DataFrame
-        Original rows of the persons behind the shared table, and of persons who are not.
-    delta : float, default=0.01
-        Probability that an interval does not hold the true difference.
-    random_state : int, default=0
-        Seed of the persons and of the columns that are attacked.
-
-    Returns
-    -------
-    tuple of Risk
-        Singling out, linkability, membership.
+    `shared` are the rows that were shared for `members`, in any order. An interval of a difference misses the true one
+    with probability `delta`.
     """
     names = [name for name in members if name in shared]
     if len(names) < 2 or min(len(shared), len(members), len(others)) < 2:
@@ -133,13 +121,8 @@ def _told_members(distances: list[FloatArray]) -> list[npt.NDArray[np.bool_]]:
 
 def _nearest(shared: FloatArray, targets: FloatArray) -> tuple[IntArray, FloatArray]:
     """Return the shared row nearest to each target, and its squared distance."""
-    squares, place, least = (shared**2).sum(axis=1), [], []
-    for start in range(0, len(targets), 250):
-        part = targets[start : start + 250]
-        apart = squares - 2 * part @ shared.T
-        place.append(apart.argmin(axis=1))
-        least.append(apart.min(axis=1) + (part**2).sum(axis=1))
-    return np.concatenate(place), np.concatenate(least).round(5)
+    apart = euclidean_distances(targets, shared, squared=True)
+    return apart.argmin(axis=1), apart.min(axis=1).round(5)
 
 
 def _codes(*frames: pd.DataFrame) -> list[IntArray]:
@@ -170,14 +153,9 @@ def _features(known: pd.Series, *others: pd.Series) -> list[FloatArray]:
 
 def _risk(name: str, of_members: npt.NDArray[np.bool_], of_others: npt.NDArray[np.bool_], delta: float) -> Risk:
     """Return the risk, with Newcombe's interval of the difference of two shares."""
-    rates = [float(hits.mean()) for hits in (of_members, of_others)]
-    z, ends = float(ndtri(1 - delta / 2)), []
-    for rate, hits in zip(rates, (of_members, of_others), strict=True):
-        n = len(hits)
-        centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
-        half = z / (1 + z**2 / n) * float(np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2)))
-        ends.append((centre - half, centre + half))
-    (low, high), (base_low, base_high) = ends
+    tests = [binomtest(int(hits.sum()), len(hits)) for hits in (of_members, of_others)]
+    rates = [float(test.statistic) for test in tests]
+    (low, high), (base_low, base_high) = (test.proportion_ci(1 - delta, method="wilson") for test in tests)
     difference = rates[0] - rates[1]
     lower = difference - float(np.hypot(rates[0] - low, base_high - rates[1]))
     upper = difference + float(np.hypot(high - rates[0], rates[1] - base_low))

@@ -1,33 +1,25 @@
-"""The report about a model: its contents as plain values, and one self-contained HTML page with its figures as SVG."""
+"""The report about a model: its contents as plain values, and one self-contained HTML page without scripts."""
 
 from __future__ import annotations
 
 import base64
 import inspect
-import io
 import json
 import shlex
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import date
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
-import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from matplotlib import rc_context
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds.cells import has_few_persons
 from fairflows.certificate.certificate import Certificate
-from fairflows.display import FAINT, GUESS, INK, MODEL, draw_bounds, height_of_bounds
+from fairflows.display import MODEL
 from fairflows.encoder.base import Encoder
 from fairflows.release.release import Release
 from fairflows.report import words
@@ -40,24 +32,6 @@ Contents: TypeAlias = dict[str, Any]
 """What a report is about, by section: values as JSON has them."""
 
 _NOT_SHOWN = ("key", "kinds", "progress", "encoder", "release")  # settings
-_WIDTH = 5.4  # inches of a figure
-_BLUE = "#0072B2"  # of Okabe and Ito, as the colours of bounds
-
-_SETTINGS: dict[str, Any] = {
-    "text.parse_math": False,  # a column called $x$ is text
-    "svg.fonttype": "none",  # text stays text: small, sharp, and in the reader's own fonts
-    "svg.hashsalt": "fairflows",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.edgecolor": "#5f6368",
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.color": "#3c4043",
-    "ytick.color": "#3c4043",
-    "grid.color": FAINT,
-    "legend.frameon": False,
-}
 
 
 class Report:
@@ -76,20 +50,13 @@ class Report:
         """Return the page; a public one leaves out the ranges of columns, and numbers of 1 to 9 rows."""
         template = _environment().get_template("report.html.jinja")
         certificate = Certificate.from_dict(self.contents["certificate"])
+        bounds = certificate.bounds()
+        if certificate.headline is not None:  # the bound of the model is in the appendix then
+            bounds = [bound for bound in bounds if bound.colour != MODEL]
         command = ["fairflows", "check", "certificate.json", *list(certificate.released_files)[:1]]
         return template.render(
-            c=certificate,
-            r=self.contents,
-            public=public,
-            words=words,
-            command=shlex.join(command),
-            figures=self._figures,
+            c=certificate, r=self.contents, public=public, words=words, bounds=bounds, command=shlex.join(command)
         )
-
-    @cached_property
-    def _figures(self) -> dict[str, Markup]:
-        """Draw all figures of the contents, once for both pages."""
-        return _figures(self.contents)
 
     def save(self, path: str | Path, *, public: bool = False) -> None:
         """Write the page to a file."""
@@ -99,75 +66,6 @@ class Report:
     def _repr_html_(self) -> str:
         page = base64.b64encode(self.to_html().encode()).decode()
         return f'<iframe src="data:text/html;base64,{page}" style="width:100%;height:40em;border:0"></iframe>'
-
-
-def _figures(r: Contents) -> dict[str, Markup]:
-    """Draw each figure as an image with its alternative text; those without data are left out."""
-    c = Certificate.from_dict(r["certificate"])
-    drawn: dict[str, tuple[str, str]] = {}
-    if c.bounds():
-        drawn_bounds = [row for row in words.statement_rows(c) if not row["in_appendix"] or c.cell_upper is None]
-        said = "; ".join(f"{str(row['name']).lower()}: {row['bound']}" for row in drawn_bounds)
-        drawn["gauge"] = gauge(c), f"Distance between the groups on a scale from 0 to 1: {said}."
-    useful = r.get("usefulness")
-    if useful and useful["rows"]:
-        rows = useful["rows"]
-        text = "; ".join(f"{name} {100 * apart:.1f} %" for name, apart in rows["columns"].items())
-        drawn["shapes"] = shapes(rows["shapes"]), f"Each column, original beside shared; difference of shares: {text}."
-    return {name: _image(svg, text) for name, (svg, text) in drawn.items()}
-
-
-@contextmanager
-def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], str]]]:
-    with rc_context(cast(Any, _SETTINGS)), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*[Gg]lyph")  # the reader's browser has fonts that we lack
-        figure = Figure(figsize=(width, height), layout="constrained")
-
-        def to_svg() -> str:
-            stream = io.StringIO()
-            FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": None})
-            return stream.getvalue()
-
-        yield figure, to_svg
-
-
-def gauge(certificate: Certificate) -> str:
-    """Draw the bounds on Δ on one scale: of the attack, of the table, of persons to come, or else of the model."""
-    is_stated = certificate.headline is not None
-    bounds = [bound for bound in certificate.bounds() if not (is_stated and bound.colour == MODEL)]
-    percent = GUESS if certificate.is_plain else ""
-    with _canvas(_WIDTH, height_of_bounds(len(bounds))) as (figure, to_svg):
-        draw_bounds(figure.add_subplot(), bounds, target=certificate.target, percent=percent)
-        return to_svg()
-
-
-def shapes(columns: list[Contents]) -> str:
-    """Draw the distribution of every column, original beside shared."""
-    across = 3
-    down = -(-len(columns) // across)
-    with _canvas(1.6 * _WIDTH, 0.5 + 1.25 * down) as (figure, to_svg):
-        for number, column in enumerate(columns):
-            axes = figure.add_subplot(down, across, number + 1)
-            place = np.arange(len(column["values"]))
-            axes.bar(place - 0.2, [100 * share for share in column["real"]], 0.4, color=FAINT, label="original")
-            axes.bar(place + 0.2, [100 * share for share in column["shared"]], 0.4, color=_BLUE, label="shared")
-            axes.set_title(_short(column["name"]), size=9, loc="left")
-            ends = [0, len(place) - 1] if len(place) > 4 else place
-            axes.set_xticks(ends, [_short(column["values"][i], 12) for i in ends], size=7)
-            axes.tick_params(axis="y", labelsize=7)
-        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
-        figure.supylabel("share of the rows, %", size=9)
-        return to_svg()
-
-
-def _short(text: str, length: int = 28) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def _image(svg: str, text: str) -> Markup:
-    """Return an HTML image with the SVG inside: no script in it runs, and nothing is fetched."""
-    data = base64.b64encode(svg.encode()).decode()
-    return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, text)
 
 
 @cache
@@ -198,22 +96,8 @@ def report_contents(
 ) -> Contents:
     """Return the contents of a `Report`, as plain values.
 
-    Parameters
-    ----------
-    model : encoder
-        The fitted encoder.
-    table : Table
-        The rows that are described.
-    certificate : Certificate
-        Certificate of the model.
-    audit, before : Audit, default=None
-        Attacks on the release, and on the raw rows.
-    usefulness : Usefulness, default=None
-        What the shared table is worth.
-    rows : DataFrame, default=None
-        The rows that are shared.
-    split : str, default=""
-        A sentence about the parts of the rows.
+    `audit` and `before` are attacks on the release and on the raw rows; `rows` are the rows that are shared; `split` is
+    a sentence about the parts of the table.
     """
     raw = None
     if before is not None:  # which bounds nothing, because better adversaries may exist
