@@ -55,7 +55,6 @@ def _template() -> Template:
 
 
 ATTACK, MODEL, CERTIFIED = "#D55E00", "#E69F00", "#009E73"  # of bounds, by where they come from
-GUESS = "best guess of the group is right, %"
 INK, FAINT = "#202124", "#dadce0"
 
 
@@ -73,24 +72,18 @@ class Bound:
         return f"≥ {rounded_down(self.value, 3)}" if self.colour == ATTACK else f"≤ {rounded_up(self.value, 3)}"
 
 
-def new_axes(width: float, height: float) -> Axes:
-    """Return the axes of a new figure of this size in inches."""
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
-
-
-def height_of_bounds(n_bounds: int) -> float:
-    """Return the height in inches of a chart of so many bounds."""
-    return 1.3 + 0.28 * n_bounds
-
-
-def draw_bounds(axes: Axes, bounds: Sequence[Bound], *, target: float | None = None, percent: str = "") -> None:
+def draw_bounds(
+    bounds: Sequence[Bound], axes: Axes | None = None, *, target: float | None = None, percent: bool = False
+) -> Axes:
     """Draw bounds on one scale of Δ, one line each, from the top; the target is a line across.
 
-    Lower bounds point to the right, from where the truth begins; upper ones are bars that end at a mark. `percent`
-    names a second scale above, of (1 + Δ)/2 in percent; there is none where it is empty.
+    Lower bounds point to the right, from where the truth begins; upper ones are bars that end at a mark. With `percent`
+    there is a second scale above, of (1 + Δ)/2 in percent.
     """
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(figsize=(6.5, 1.3 + 0.28 * len(bounds)), layout="constrained")[1]
     end = min(1.0, max(0.1, 1.25 * max([bound.value for bound in bounds] + [target or 0])))
     for i, bound in enumerate(reversed(bounds)):
         value, colour = bound.value, bound.colour
@@ -118,4 +111,5 @@ def draw_bounds(axes: Axes, bounds: Sequence[Bound], *, target: float | None = N
     axes.spines[["left", "top", "right"]].set_visible(False)
     if percent:
         scales = (lambda distance: 50 * (1 + distance)), (lambda right: right / 50 - 1)  # and back
-        axes.secondary_xaxis("top", functions=scales).set_xlabel(percent)
+        axes.secondary_xaxis("top", functions=scales).set_xlabel("best guess of the group is right, %")
+    return axes

@@ -384,7 +384,7 @@ class _LabelRows:
             return {}
         eta, found = predicted[:, 1], dict[str, float]()
         for spend in sorted({0.0, distance}):
-            right, rates = 0, best_rates([eta[group == a] for a in groups], spend)[0]
+            right, rates = 0, best_rates([eta[group == a] for a in groups], spend)
             for a, rate in zip(groups, rates, strict=True):
                 order = np.argsort(-eta[group == a], kind="stable")
                 is_chosen = np.arange(len(order)) < round(rate * len(order))

@@ -1,6 +1,5 @@
 """The whole job, from a table to a folder."""
 
-import copy
 import json
 from dataclasses import replace
 
@@ -291,13 +290,3 @@ def test_every_label_has_a_score_and_is_measured(run, two_labels, tmp_path):
 def test_other_methods_take_one_label_and_say_so(two_labels, method):
     with pytest.raises(ff.DataError, match=r"2 labels, and this encoder takes one: name one \(label=\.\.\.\), or take"):
         ff.share(two_labels, method=method, target=0.9, quick=True)
-
-
-def test_spending_is_proposed_only_where_it_gains(shared):
-    assert "A part of the target can be spent" in " ".join(repr(shared).split())
-    for model in shared.release.models_:
-        assert set(model.encoder.worth_of_spending_) == {0.0, 0.02, 0.05, 0.1}
-    useless = copy.deepcopy(shared.release)
-    for model in useless.models_:
-        model.encoder.worth_of_spending_ = dict.fromkeys(model.encoder.worth_of_spending_, 0.65)
-    assert "can be spent" not in repr(replace(shared, release=useless))

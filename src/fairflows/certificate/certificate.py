@@ -20,17 +20,7 @@ from fairflows.bounds.arguments import FloatArray
 from fairflows.bounds.blocks import blocks_upper_bound
 from fairflows.bounds.cells import FEWEST_PERSONS, merged_distance, merged_upper_bound
 from fairflows.bounds.shared_table import known_share_distance, table_distance
-from fairflows.display import (
-    ATTACK,
-    CERTIFIED,
-    GUESS,
-    MODEL,
-    Bound,
-    draw_bounds,
-    height_of_bounds,
-    html_card,
-    new_axes,
-)
+from fairflows.display import ATTACK, CERTIFIED, MODEL, Bound, draw_bounds, html_card
 from fairflows.exceptions import DataError
 from fairflows.report import words
 from fairflows.table.json_text import parse_json, read_as, read_text, stated_fields
@@ -627,10 +617,7 @@ class Certificate:
         if before is not None and not 0 <= before <= 1:
             raise DataError(f"before must be a distance in [0, 1]; got {before!r}.")
         raw = [] if before is None else [Bound("raw rows: attack reached at least", before, ATTACK)]
-        bounds = [*raw, *self.bounds()]
-        axes = ax if ax is not None else new_axes(6.5, height_of_bounds(len(bounds)))
-        draw_bounds(axes, bounds, target=self.target, percent=GUESS if self.is_plain else "")
-        return axes
+        return draw_bounds([*raw, *self.bounds()], ax, target=self.target, percent=self.is_plain)
 
     def __repr__(self) -> str:
         lines = words.lines(self)

@@ -24,7 +24,6 @@ _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many t
 _MOST_SCORED, _MOST_CHOOSING = 100_000, 25_000
 _ROWS_PER_CHUNK = 2**15
 _MOST_COMPONENTS = 16
-_SPENDS = (0.0, 0.02, 0.05, 0.1)  # whose worth is estimated
 _RATES = 201  # lowest rates that are tried
 
 
@@ -72,9 +71,6 @@ class FairTree(Encoder):
         it, and one more.
     levels_ : ndarray of shape (n_cells_, n_targets)
         The mean of the first label in each cell.
-    worth_of_spending_ : dict
-        For some values of ``spend``, the share of persons whose label the better side of the root predicts, estimated
-        on the persons that chose the nodes; empty without a label of two classes.
 
     Examples
     --------
@@ -101,7 +97,6 @@ class FairTree(Encoder):
     structure_: TreeStructure = field(init=False)
     tree_: MatchedTree = field(init=False)
     blocks_: IntArray = field(init=False)
-    worth_of_spending_: dict[float, float] = field(init=False)
 
     @property
     def traits(self) -> Traits:
@@ -145,13 +140,10 @@ class FairTree(Encoder):
         targets = [_standardised(label.targets()[places]) / np.sqrt(len(rows.labels)) for label in rows.labels]
         targets.append(values[:, scores.n_of_label :] / np.sqrt(max(scores.total_variance, 1e-300)))
         group, rates = rows.group[places], None
-        self.worth_of_spending_ = {}
-        if rows.labels and len(rows.labels[0].class_values) == 2:
-            eta = [values[group == a, 0] if scores.of_labels[0] else np.zeros(1) for a in range(len(rows.groups))]
-            self.worth_of_spending_ = {b: best_rates(eta, b)[1] for b in _SPENDS}
-            rates = best_rates(eta, self.spend)[0] if self.spend and scores.of_labels[0] else None
-        elif self.spend:
+        if self.spend and not (rows.labels and len(rows.labels[0].class_values) == 2):
             raise DataError("spend needs a label with two classes: pass y, or leave spend at 0.")
+        if self.spend and scores.of_labels[0]:
+            rates = best_rates([values[group == a, 0] for a in range(len(rows.groups))], self.spend)
         tree_rows = StructureRows.of(
             values, group, np.concatenate(targets, axis=1), len(rows.groups), self.random_state
         )
@@ -288,8 +280,8 @@ def _fit_label_score(tree: FairTree, rows: TrainingRows, label: Label, places: P
     return fit_score(model, rows, places, values, tree.columns_)
 
 
-def best_rates(eta: Sequence[FloatArray], spend: float) -> tuple[FloatArray, float]:
-    """Return the share of each group to decide for, at most `spend` apart, and the label's accuracy with them.
+def best_rates(eta: Sequence[FloatArray], spend: float) -> FloatArray:
+    """Return the share of each group to decide for, at most `spend` apart, that predicts the label best.
 
     With η the probability of the second class, one array of each group, ρ_a* = P(η > ½ | a) is best for group a by
     itself. Because the gain of deciding for the top share ρ of a group is concave in ρ, the best rates in [c, c + b]
@@ -298,12 +290,10 @@ def best_rates(eta: Sequence[FloatArray], spend: float) -> tuple[FloatArray, flo
     n = np.array([len(scores) for scores in eta])
     best = np.array([(scores > 0.5).mean() for scores in eta])
     gains = [np.concatenate([[0.0], np.cumsum(np.sort(2 * scores - 1)[::-1])]) for scores in eta]
-    wrong = sum((1 - scores).sum() for scores in eta)
     lowest = np.linspace(0, 1 - spend, _RATES)
     rates = np.clip(best, lowest[:, None], lowest[:, None] + spend)  # (_RATES, K)
-    right = wrong + sum(gain[np.round(rates[:, a] * n[a]).astype(np.intp)] for a, gain in enumerate(gains))
-    place = int(right.argmax())
-    return rates[place], float(right[place] / n.sum())
+    gained = sum(gain[np.round(rates[:, a] * n[a]).astype(np.intp)] for a, gain in enumerate(gains))
+    return rates[int(np.argmax(gained))]
 
 
 def _standardised(targets: FloatArray) -> FloatArray:

@@ -36,7 +36,6 @@ TOLD = "Share of blind-guess errors that the shared row removes"
 _COLOURS = {"CERTIFIED": "#1b7f4b", "REFUTED": "#b3261e", "MODEL_ONLY": "#8a6100", "NOT_MET": "#5f6368"}
 _MOST_COLUMNS = 8  # of a shared table, in the terminal
 _WIDTH = 100  # of lines in the terminal
-_GAIN = 0.002  # of accuracy that is worth a part of the target
 
 ASSUMPTIONS = {
     "released": "The {what} all that is released. Functions of that are covered; bounds of separate releases do not "
@@ -633,14 +632,6 @@ def _to_know(shared: Shared) -> Iterator[str]:
     if shared.audit is None:
         yield "Nothing was attacked or measured (quick=True, or too few persons): the statements hold without that."
     yield from redrawn(shared.table)
-    worth = {} if getattr(shared.release, "spend", 0.0) else worth_of_spending(shared.release)
-    if worth and max(worth.values()) > worth[0.0] + _GAIN:
-        more = ", ".join(f"{percent(right)} for {b:g}" for b, right in worth.items() if b)
-        yield (
-            f"A score that tells nothing of {c.sensitive} decides {shared.run.label[0]} right for about "
-            f"{percent(worth[0.0])} of persons. A part of the target can be spent on it (spend=..., or --spend): "
-            f"{more}."
-        )
 
 
 def redrawn(rows: pd.DataFrame) -> list[str]:
@@ -653,14 +644,6 @@ def redrawn(rows: pd.DataFrame) -> list[str]:
     n_repaired = rows.attrs["repaired"]
     of_all = f", some of them ({n_repaired:,}) with values from the law of all rows" if n_repaired else ""
     return [f"{rows.attrs['redrawn']:,} rows of {len(rows):,} broke a rule and were drawn again{of_all}."]
-
-
-def worth_of_spending(release: Any) -> dict[float, float]:
-    """Return the share of persons whose label the first split predicts, by what is spent; empty where none can be."""
-    found = [getattr(model.encoder, "worth_of_spending_", {}) for model in vars(release).get("models_", [])]
-    if not found or not all(found):
-        return {}
-    return {b: sum(worth[b] for worth in found) / len(found) for b in found[0]}
 
 
 def question(shared: Shared) -> str:
