@@ -23,7 +23,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.encoder.base import Encoder, label_values
+from fairflows.encoder.base import Encoder, fitted_encoder, label_values
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError
@@ -155,7 +155,9 @@ def recourse(
     rejected = np.flatnonzero(~accepts(z))
     draws = _draws(encoder, random_state)
     targets = _encoded(encoder, draws if pool is None else _rows(encoder, pool.X, pool.a))
-    targets = np.random.default_rng(random_state).permutation(_accepted(targets, accepts))
+    targets = np.random.default_rng(random_state).permutation(targets[accepts(targets)])
+    if not len(targets):
+        raise DataError("No row of the pool is accepted, so there is nothing to lead the rejected rows to.")
     search = _Search(encoder, accepts, list(keep), rows.take(rejected), z[rejected])
     search.run(targets, n_candidates)
 
@@ -186,7 +188,8 @@ def ordered_values(frame: pd.DataFrame) -> pd.DataFrame:
 def changed_categories(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """Return a boolean frame: which category values differ between `before` and `after`."""
     names = [name for name in before if not has_order(before[name].dtype)]
-    return pd.DataFrame({name: ~_same(before[name], after[name]) for name in names}, index=before.index)
+    one, other = before[names], after[names].set_axis(before.index)
+    return (one.astype(object) != other.astype(object)) & (one.notna() | other.notna())
 
 
 class _Search:
@@ -291,13 +294,6 @@ def _draws(encoder: FairFlow, random_state: int) -> Rows:
     return _rows(encoder, pd.concat(samples, ignore_index=True), attribute)
 
 
-def _accepted(z: Array, accepts: Accepts) -> Array:
-    accepted = z[accepts(z)]
-    if not len(accepted):
-        raise DataError("No row of the pool is accepted, so there is nothing to lead the rejected rows to.")
-    return accepted
-
-
 def _cost(before: pd.DataFrame, after: pd.DataFrame, scale: pd.Series) -> Array:
     moved = (ordered_values(after) - ordered_values(before)).abs() / scale.where(scale > 0, 1.0)
     return (moved.sum(axis=1) + changed_categories(before, after).sum(axis=1)).to_numpy(dtype=np.float64)
@@ -313,12 +309,6 @@ def _plausibility(encoder: FairFlow, rows: Rows, draws: Rows) -> Array:
         mine, of_group = rows.group == a, draws.group == a
         share[mine] = np.searchsorted(np.sort(reference[of_group]), log_p[mine]) / of_group.sum()
     return share
-
-
-def _same(before: pd.Series, after: pd.Series) -> npt.NDArray[np.bool_]:
-    """Return where two columns agree; a missing value agrees with a missing one."""
-    missing = before.isna().to_numpy() & after.isna().to_numpy()
-    return (before.to_numpy() == after.to_numpy()) | missing
 
 
 @dataclass(frozen=True)
@@ -385,17 +375,13 @@ def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role 
     >>> list(pairs.to_frame())
     ['group', 'x1', 'x2', 'match x1', 'match x2', 'log p(x)', 'log p(match)']
     """
-    check_is_fitted(encoder)
-    refused = DataError(f"Matches are for encoders with an inverse for every group; {type(encoder).__name__} has none.")
-    if not isinstance(encoder, Encoder):
-        raise refused
-    rows = encoder.read(X, sensitive_features)
+    encoder = fitted_encoder(encoder)
+    rows, law = encoder.read(X, sensitive_features), encoder.latent_law()
     index, names = rows.X.index, encoder.groups_
     rows = replace(rows, persons=rows.persons.named_or_numbered())
-    law = encoder.latent_law()
     inversions = None if law is None else law.inversions(encoder.encode(rows))
     if inversions is None:
-        raise refused
+        raise DataError(f"Matches are for encoders with an inverse for every group; {type(encoder).__name__} has none.")
     return Matches(
         pd.Index(names).take(rows.group).to_numpy(),
         {name: side.rows.set_axis(index) for name, side in zip(names, inversions, strict=True)},

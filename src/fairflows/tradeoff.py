@@ -109,13 +109,11 @@ class Frontier:
         return self.measured["delta"]
 
     def __repr__(self) -> str:
-        return "\n".join([self._heading(), self.summary().round(3).to_string(na_rep="–")])
-
-    def _heading(self) -> str:
         diverged = int(self.measured["delta"].isna().sum())
         n_strengths, n_seeds = self.measured["strength"].nunique(), self.measured["seed"].nunique()
         seeds = f"{n_seeds} seed{'s' * (n_seeds != 1)} each" + (f"; {diverged} diverged" if diverged else "")
-        return f"Frontier of {len(self.measured)} models: {n_strengths} strengths, {seeds}"
+        heading = f"Frontier of {len(self.measured)} models: {n_strengths} strengths, {seeds}"
+        return "\n".join([heading, self.summary().round(3).to_string(na_rep="–")])
 
     def _measures(self) -> list[str]:
         return [measure for measure in MEASURES if measure in self.measured]

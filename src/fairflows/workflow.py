@@ -567,7 +567,7 @@ def naming_released_file(certificate: Certificate, path: Path, n_rows: int) -> C
     headline = certificate.headline
     counted = headline is not None and sum(headline.n.values()) == n_rows
     if headline is not None and counted:  # the cells behind drawn rows are not in the file
-        counted = headline.about == "table" if certificate.draws_rows else not difference_from_counts(path, certificate)
+        counted = headline.about == "table" if certificate.draws_rows else not difference_from_counts(path, headline)
     return certificate.with_file(path.name, file_sha256(path), counted=counted)
 
 

@@ -102,7 +102,6 @@ class Likeness:
     pairs: tuple[float, float]  # 1 − mean total variation of pairs of columns: of shared rows, and of other real rows
     k_marginal: tuple[float, float]  # the same of three columns
     correlations: float | None  # share of the strong rank correlations that is kept; None where there are none
-    missing: float  # largest difference of a column in the share of missing values
     detection: float  # 1: boosted trees cannot tell shared rows from real ones; 0: they always can
     shapes: list[dict[str, Any]]  # of the first columns: the shares of values or ranges, real and shared
 
@@ -452,13 +451,11 @@ def _likeness(real: pd.DataFrame, shared: pd.DataFrame, others: pd.DataFrame, se
     )
     generator = np.random.default_rng(seed)
     pairs, triples = (_alike_together(size, other, (there, here), generator) for size in (2, 3))
-    gaps = [abs(float(real[name].isna().mean() - shared[name].isna().mean())) for name in real]
     return Likeness(
         dict(sorted(apart.items(), key=lambda item: -item[1])),
         pairs,
         triples,
         _kept_correlations(real[:_COMPARED], shared[:_COMPARED]),
-        max(gaps),
         _detection(real[:_COMPARED], shared[:_COMPARED], seed),
         [_shape(str(name), real[name], shared[name]) for name in list(real)[:_SHAPES]],
     )
@@ -538,11 +535,12 @@ def _told(
     few = max(_FEWEST_ROWS, _WORK // max(learn.X.shape[1], rows[0].shape[1]))
     kept = [generator.permutation(len(table))[:few] for table in (learn, judge)]
     learn, judge = learn.take(kept[0]), judge.take(kept[1])
-    seen = _View.of(rows[0].iloc[kept[0]], rows[1].iloc[kept[1]])
+    shown = [_Codes.of(rows[0].iloc[kept[0], j], rows[1].iloc[kept[1], j], _FINE) for j in range(rows[0].shape[1])]
+    seen = [np.column_stack(part) for part in ([c.train for c in shown], [c.test for c in shown])]
     targets = {str(name): _Codes.of(learn.X[name], judge.X[name], _COARSE) for name in learn.X}
     groups = _Codes.of(learn.a, judge.a, _COARSE)
-    forests = [delayed(seen.accuracy)(target, seed) for target in targets.values()]
-    *told, of_group = parallel([*forests, delayed(seen.accuracy)(groups, seed, balanced=True)])
+    forests = [delayed(_accuracy)(*seen, target, seed) for target in targets.values()]
+    *told, of_group = parallel([*forests, delayed(_accuracy)(*seen, groups, seed, balanced=True)])
     columns = [
         Told(name, released, target.majority) for (name, target), released in zip(targets.items(), told, strict=True)
     ]
@@ -572,33 +570,21 @@ class _Codes:
         return float((self.test == np.bincount(self.train).argmax()).mean())
 
 
-@dataclass(frozen=True)
-class _View:
-    """Rows to learn from and rows to be judged on, every column as whole numbers."""
-
-    train: IntArray
-    test: IntArray
-
-    @classmethod
-    def of(cls, train: pd.DataFrame, test: pd.DataFrame) -> _View:
-        columns = [_Codes.of(train.iloc[:, j], test.iloc[:, j], _FINE) for j in range(train.shape[1])]
-        return cls(*(np.column_stack([getattr(c, part) for c in columns]) for part in ("train", "test")))
-
-    def accuracy(self, target: _Codes, seed: int, *, balanced: bool = False) -> float:
-        """Return how often a forest predicts the target right in `test`; on average over its values where balanced."""
-        chosen = np.argsort(-_mutual_information(self.train, target.train), kind="stable")[:_COLUMNS]
-        forest = RandomForestClassifier(
-            _TREES,
-            min_samples_leaf=10,
-            max_features=0.4,
-            max_samples=min(len(self.train), _ROWS_PER_TREE),
-            class_weight="balanced" if balanced else None,
-            random_state=seed,
-        )
-        right = forest.fit(self.train[:, chosen], target.train).predict(self.test[:, chosen]) == target.test
-        if not balanced:
-            return float(right.mean())
-        return float(np.mean([right[target.test == value].mean() for value in np.unique(target.test)]))
+def _accuracy(fit: IntArray, asked: IntArray, target: _Codes, seed: int, *, balanced: bool = False) -> float:
+    """Return how often a forest predicts the target of asked rows right; on average over its values where balanced."""
+    chosen = np.argsort(-_mutual_information(fit, target.train), kind="stable")[:_COLUMNS]
+    forest = RandomForestClassifier(
+        _TREES,
+        min_samples_leaf=10,
+        max_features=0.4,
+        max_samples=min(len(fit), _ROWS_PER_TREE),
+        class_weight="balanced" if balanced else None,
+        random_state=seed,
+    )
+    right = forest.fit(fit[:, chosen], target.train).predict(asked[:, chosen]) == target.test
+    if not balanced:
+        return float(right.mean())
+    return float(np.mean([right[target.test == value].mean() for value in np.unique(target.test)]))
 
 
 def _binned(train: pd.Series, test: pd.Series, n_bins: int) -> list[IntArray]:

@@ -208,7 +208,7 @@ def test_a_cell_that_is_none_of_them_is_refused(wrong):
         ({"target": 1.5}, r"target must be a distance in \[0, 1\]; got 1.5"),
         ({"target": 0.0}, "no number of persons proves Δ = 0"),
         ({"n_draws": 0}, "n_draws must be a whole number of at least 1; got 0"),
-        ({"n_draws": 2_000_000_000}, "n_draws must be at most 100,000,000; got 2000000000"),
+        ({"n_draws": 2_000_000_000}, "n_draws must be at most 67,108,864 for 2 groups"),
         ({"random_state": None}, "random_state must be a whole number of at least 0; got None"),
         ({"released": ["prediction"]}, "released must name cell or label, .*; got 'prediction'"),
         ({"most_rows": 3}, "most_rows must be 1 where no identifier says whose rows these are; got 3"),

@@ -32,7 +32,7 @@ def released(model, rows, certificate, folder, name="shared.csv"):
     folder.mkdir()
     model.transform(rows).to_csv(folder / name, index=False)
     path = folder / name
-    counted = not difference_from_counts(path, certificate)
+    counted = not difference_from_counts(path, certificate.headline)
     certificate = certificate.with_file(name, file_sha256(path), counted=counted)
     (folder / "certificate.json").write_text(certificate.to_json(), encoding="utf-8")
     return folder

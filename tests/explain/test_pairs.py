@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows import DataError, FairFlow, Table, matches
+from fairflows import DataError, FairFlow, FairTree, Table, matches
 from fairflows.paper import make_gaussians, make_three_groups
 
 
@@ -69,5 +69,7 @@ def test_an_encoder_without_inverse_is_refused(fitted):
     from sklearn.preprocessing import StandardScaler
 
     table, _ = fitted
-    with pytest.raises(DataError, match="inverse for every group"):
+    with pytest.raises(DataError, match="must be an encoder of fairflows; got StandardScaler"):
         matches(StandardScaler().fit(table.X), table.X, sensitive_features=table.a)
+    with pytest.raises(DataError, match="inverse for every group; FairTree has none"):
+        matches(FairTree(2).fit(table), table)

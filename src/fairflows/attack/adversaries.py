@@ -148,7 +148,7 @@ def _stacked(seed: int, n_rows: int, n_groups: int) -> ClassifierMixin:
         "forest": RandomForestClassifier(25, min_samples_leaf=5, class_weight="balanced", random_state=seed),
         "logistic": _standardised(_logistic)(seed, n_rows, n_groups),
     }
-    last = LogisticRegression(max_iter=300, class_weight="balanced")
+    last = _logistic(seed, n_rows, n_groups)
     return StackingClassifier(list(learners.items()), last, cv=2, stack_method="predict_proba")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -49,8 +49,6 @@ from fairflows.threads import one_thread
 
 Representation: TypeAlias = Sequence[TableLike]
 """The released rows of train and of test, as a pair of frames or arrays, whatever model made them."""
-
-Scores: TypeAlias = tuple[FloatArray, FloatArray]  # of validation and of test rows, (n, K) each
 
 _SHARES = (0.4, 0.35, 0.25)  # of the training persons: reference rows, rows to learn from, validation
 _MOST_LEVELS = 64  # a column of more levels is described by each level's group rates
@@ -277,7 +275,8 @@ class Trial:
             first, second = (np.sort(stratified_sample(group, most, seed)) for group in groups)
             groups = groups[0][first], groups[1][second]
             judged = self.judged[0][first], self.judged[1][second]
-            scores = cast(Scores, tuple(self.learner.scores(self.fit, self.fit_group, judged, seed)))
+            validation, test = self.learner.scores(self.fit, self.fit_group, judged, seed)
+            scores = validation, test
         return judge(self.name, self.box, scores, groups, delta)
 
 

@@ -357,28 +357,17 @@ def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
     if any(s.about in ("model", "attack", "new persons") for s in c.statements):
         text = "The model-based bound, the attack and tests do not follow from counts: they are taken on trust."
         yield Result("not checked", "note", text)
-    if c.find("table") is not None:
-        yield Result(
-            "not checked",
-            "note",
-            "That the counts are true, and that the rows were drawn from their cells alone: only the holder of the "
-            "model and the rows can show it (fairflows verify).",
-        )
-        return
     counted = [s for s in c.statements if s.counts]
-    if counted and all(len(s.counts) == 1 for s in counted):
-        text = (
-            "The bound is about new persons. Rows that the model was fitted to are not covered, even in the same file."
-        )
+    shown = "That persons were counted in their true groups, that the model had not seen them, and that no earlier "
+    shown += "certificate from them is kept back"
+    if c.find("table") is not None:
+        shown = "That the counts are true, and that the rows were drawn from their cells alone"
+    elif counted and all(len(s.counts) == 1 for s in counted):
+        text = "It is about new persons. Rows that the model was fitted to are not covered, even in the same file."
         yield Result("covered", "note", text)
     if counted:
-        yield Result(
-            "not checked",
-            "note",
-            "That persons were counted in their true groups, that the model had not seen them, and that no earlier "
-            "certificate from them is kept back: only the holder of the model and the rows can show it (fairflows "
-            "verify).",
-        )
+        text = f"{shown}: only the holder of the model and the rows can show it (fairflows verify)."
+        yield Result("not checked", "note", text)
 
 
 def _said(s: Statement) -> str:
@@ -446,22 +435,17 @@ def file_sha256(path: Path) -> str:
         raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
 
 
-def difference_from_counts(path: Path, certificate: Certificate) -> str:
-    """Say how a file's rows differ from the counts of all groups together; empty where they do not.
+def difference_from_counts(path: Path, headline: Statement) -> str:
+    """Say how a file's rows differ from a statement's counts of all groups together; empty where they do not.
 
     A file of cells is compared cell by cell, any other file by its number of rows.
     """
     frame = read_frame(path, text_format=OWN_FORMAT if kind_of(path) == "csv" else None)
-    headline = certificate.headline
-    if headline is None:
-        return "The certificate has no counts of a random row."
     n_counted = sum(headline.n.values())
     if len(frame) != n_counted:
         return f"It has {len(frame):,} rows; {n_counted:,} were counted."
     if list(frame) != ["cell"]:
-        return (
-            "" if headline.about == "table" else "It has no column 'cell', and should hold the cells that were counted."
-        )
+        return "" if headline.about == "table" else "It has no column 'cell', but cells were counted."
     counted: Counter[int] = Counter()
     for fold in headline.counts:
         for counts in fold.counts.values():
@@ -508,7 +492,6 @@ def _check_histogram(names: list[str], path: Path, c: Certificate) -> Result:
     if c.headline is None or not c.counted_file or c.counted_file not in names:
         text = "Not compared with the counts: its rows are not exactly those that were counted."
         return Result("histogram", "note", text)
-    difference = difference_from_counts(path, c)
-    if difference:
-        return Result("histogram", "FAILED", difference)
-    return Result("histogram", "ok", "Its rows are as many as were counted, in each cell where it gives them.")
+    difference = difference_from_counts(path, c.headline)
+    text = difference or "Its rows are as many as were counted, in each cell where it gives them."
+    return Result("histogram", "FAILED" if difference else "ok", text)
