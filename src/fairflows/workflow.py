@@ -16,10 +16,9 @@ import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds.arguments import affordable_draws
-from fairflows.bounds.cells import cells_to_merge
 from fairflows.bounds.planning import TARGETS
-from fairflows.certificate.certificate import Certificate, FoldCounts, status_of, table_statement
-from fairflows.certificate.certify import certify
+from fairflows.certificate.certificate import Certificate, status_of, table_statement
+from fairflows.certificate.certify import Counted, certify
 from fairflows.certificate.check import difference_from_counts, file_sha256
 from fairflows.certificate.looks import open_looks
 from fairflows.display import html_card
@@ -550,7 +549,7 @@ def of_whole_file(certificate: Certificate, found: Found) -> Certificate:
             "the cells of all its rows can be counted in one stream."
         )
     counts, groups = found.counts, list(certificate.n)
-    fold = FoldCounts.of(counts, cells_to_merge(counts), groups, delta=0.0)
+    fold = Counted.of(counts[None], (), with_label=False).fold(groups, 0.0)
     of_table = table_statement(fold, {}).judged(certificate.target)
     statements = tuple(of_table if s.about == "table" else s for s in certificate.statements)
     return replace_(

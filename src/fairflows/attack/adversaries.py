@@ -67,11 +67,11 @@ class Learner:
         # The audit runs learners side by side; a learner that fails on enormous numbers is weak, not an error.
         with one_thread(), np.errstate(over="ignore", invalid="ignore"):
             learner = self.make(seed, len(chosen), len(np.unique(group[chosen])))
-            learnt = learner.fit(_bounded(fit[chosen]), group[chosen])
+            learnt = learner.fit(_finite(fit[chosen]), group[chosen])
             for rows in others:
                 first, place = _different_rows(rows)
                 probabilities = np.full((len(first), K), _SMALLEST)
-                known = learnt.predict_proba(_bounded(rows[first]))
+                known = learnt.predict_proba(_finite(rows[first]))
                 probabilities[:, learnt.classes_] = np.maximum(known, _SMALLEST)
                 scores.append(np.log(probabilities).round(_DECIMALS)[place])
         return scores
@@ -84,9 +84,9 @@ def _different_rows(rows: FloatArray) -> tuple[IntArray, IntArray]:
     return first, place
 
 
-def _bounded(x: FloatArray) -> FloatArray:
+def _finite(values: FloatArray) -> FloatArray:
     """Clip numbers so that single precision holds them, and double precision their squares."""
-    return np.clip(x, -_LARGEST, _LARGEST)
+    return np.clip(np.nan_to_num(values.astype(np.float64)), -_LARGEST, _LARGEST)
 
 
 def stratified_sample(group: IntArray, most: int, seed: int) -> IntArray:
@@ -314,10 +314,13 @@ class Reference:
 
     def off_grid(self, values: FloatArray, names: Sequence[str]) -> FloatArray:
         """Return the distance of values from their columns' grids, in steps, (n, columns that have one)."""
-        distances = [
-            _distance_to_grid(values[:, j], self.grids[name]) for j, name in enumerate(names) if name in self.grids
-        ]
-        return np.column_stack(distances) if distances else np.empty((len(values), 0))
+        found = []
+        for j, name in enumerate(names):
+            if name in self.grids:
+                grid = self.grids[name]
+                steps = (values[:, j] - grid.origin / 10.0**grid.decimals) / grid.quantum
+                found.append(np.abs(steps - np.rint(steps)))
+        return np.column_stack(found) if found else np.empty((len(values), 0))
 
     def outside(self, values: FloatArray, names: Sequence[str]) -> FloatArray:
         """Return how far values are outside the range of real ones, in standard deviations, (n, number columns)."""
@@ -395,12 +398,3 @@ def _of_cells(law: ExactLaw, model: CellModel, Z: pd.DataFrame, reference: Refer
                 parts.append(codec.levels_of(before).astype(np.float64))
             parts.append(np.column_stack([model.log_p[b][before], np.isin(before, seen)]))
     return WhiteBox(_finite(np.concatenate(parts, axis=1)), {"likelihood ratio": _finite(log_laws)})
-
-
-def _distance_to_grid(values: FloatArray, grid: Grid) -> FloatArray:
-    steps = (values - grid.origin / 10.0**grid.decimals) / grid.quantum
-    return np.abs(steps - np.rint(steps))
-
-
-def _finite(values: FloatArray) -> FloatArray:
-    return np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=1e30, neginf=-1e30)

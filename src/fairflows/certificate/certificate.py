@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from fairflows.bounds.arguments import FloatArray
 from fairflows.bounds.blocks import blocks_upper_bound
-from fairflows.bounds.cells import FEWEST_PERSONS, merged_distance, merged_upper_bound
+from fairflows.bounds.cells import merged_distance, merged_upper_bound
 from fairflows.bounds.shared_table import known_share_distance, table_distance
 from fairflows.display import ATTACK, CERTIFIED, MODEL, Bound, draw_bounds, html_card
 from fairflows.exceptions import DataError
@@ -55,8 +54,6 @@ KNOWN_SHARES = (0.01, 0.1, 0.5)
 REFUTED_BELOW = 0.001
 """A p-value below it means that new persons contradict the law of blocks."""
 
-Counts = npt.NDArray[np.int64]
-
 PROBABILITY = {"probability": True}
 """Metadata of a field that holds a number between 0 and 1."""
 
@@ -90,35 +87,6 @@ class FoldCounts:
     cells: tuple[int, ...]
     counts: dict[str, tuple[int, ...]]
     merged: dict[str, int]
-
-    @classmethod
-    def of(
-        cls,
-        counts: Counts,
-        merged_cells: npt.NDArray[np.bool_],
-        groups: Sequence[str],
-        *,
-        delta: float,
-        share: float = 1.0,
-        first: int = 0,
-        rounded: bool = False,
-    ) -> FoldCounts:
-        """Return the printed counts (K, k): some cells merged, others rounded down to tens if `rounded`.
-
-        `first` is the number of the first cell.
-        """
-        n, kept = counts.sum(axis=1), counts[:, ~merged_cells]
-        if rounded:
-            kept = kept // FEWEST_PERSONS * FEWEST_PERSONS
-        merged = n - kept.sum(axis=1)
-        return cls(
-            share=share,
-            delta=delta,
-            n=dict(zip(groups, n.tolist(), strict=True)),
-            cells=tuple((first + np.flatnonzero(~merged_cells)).tolist()),
-            counts={group: tuple(row) for group, row in zip(groups, kept.tolist(), strict=True)},
-            merged=dict(zip(groups, merged.tolist(), strict=True)),
-        )
 
     @property
     def observed(self) -> float:

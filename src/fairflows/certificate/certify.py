@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fairflows import __version__
 from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_draws, delta_of_look
 from fairflows.bounds.blocks import blocks_p_value
-from fairflows.bounds.cells import cells_to_merge, exact_statistical_distance, has_few_persons
+from fairflows.bounds.cells import FEWEST_PERSONS, cells_to_merge, exact_statistical_distance, has_few_persons
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.model import draws_needed, statistical_distance, statistical_distance_upper_bound
 from fairflows.bounds.planning import check_reachable
@@ -23,7 +23,6 @@ from fairflows.bounds.shared_table import table_distance
 from fairflows.certificate.certificate import (
     Assumption,
     Certificate,
-    Counts,
     FoldBlocks,
     FoldCounts,
     Law,
@@ -43,6 +42,8 @@ from fairflows.table.table import Table
 
 if TYPE_CHECKING:
     from fairflows.attack.auditing import Audit
+
+Counts = npt.NDArray[np.int64]
 
 MONTE_CARLO_DELTA = 0.001
 """δ of a bound by draws from a model: of the draws, and not of the persons."""
@@ -368,8 +369,7 @@ class Counted:
 
     def fold(self, groups: Sequence[str], delta: float) -> FoldCounts:
         """Return the printed counts of all persons, which bound the true Δ at this δ."""
-        merged = self._merged
-        return FoldCounts.of(self.counts.sum(axis=0), merged, groups, delta=delta, share=self.share, first=self.first)
+        return self._printed(self.counts.sum(axis=0), self._merged, groups, delta)
 
     def folds_by_label(self, groups: Sequence[str], delta: float) -> dict[str, FoldCounts]:
         """Return the printed counts of the persons with each label; the bounds hold together at this δ.
@@ -381,16 +381,24 @@ class Counted:
         folds: dict[str, FoldCounts] = {}
         for label, counts, cells in zip(self.labels, self.counts, merged, strict=False):  # without labels: none
             tells = (merged.any(axis=0) & ~cells).any() or has_few_persons(counts[:, cells].sum(axis=1)).any()
-            folds[str(label)] = FoldCounts.of(
-                counts,
-                cells,
-                groups,
-                delta=delta / len(self.labels),
-                share=self.share,
-                first=self.first,
-                rounded=bool(tells),
-            )
+            folds[str(label)] = self._printed(counts, cells, groups, delta / len(self.labels), rounded=bool(tells))
         return folds
+
+    def _printed(
+        self, counts: Counts, merged: npt.NDArray[np.bool_], groups: Sequence[str], delta: float, rounded: bool = False
+    ) -> FoldCounts:
+        """Return the printed counts (K, k): some cells merged, others rounded down to tens if `rounded`."""
+        n, kept = counts.sum(axis=1), counts[:, ~merged]
+        if rounded:
+            kept = kept // FEWEST_PERSONS * FEWEST_PERSONS
+        return FoldCounts(
+            share=self.share,
+            delta=delta,
+            n=dict(zip(groups, n.tolist(), strict=True)),
+            cells=tuple((self.first + np.flatnonzero(~merged)).tolist()),
+            counts=dict(zip(groups, map(tuple, kept.tolist()), strict=True)),
+            merged=dict(zip(groups, (n - kept.sum(axis=1)).tolist(), strict=True)),
+        )
 
     @property
     def _merged(self) -> npt.NDArray[np.bool_]:
