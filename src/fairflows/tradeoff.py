@@ -16,12 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import clone
 
-from fairflows.bounds import (
-    adversary_accuracy,
-    exact_adversary_accuracy,
-    exact_statistical_distance,
-    statistical_distance,
-)
+from fairflows.bounds import exact_statistical_distance, statistical_distance
 from fairflows.bounds.arguments import CHOOSING, affordable_draws, delta_of_look
 from fairflows.bounds.planning import check_reachable, most_useful_within, planned_cell_bound
 from fairflows.encoder.base import (
@@ -38,7 +33,7 @@ from fairflows.exceptions import DataError, warn_user
 from fairflows.release.release import Release
 from fairflows.table.table import Table
 
-MEASURES = ("delta", "adversary_accuracy", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
+MEASURES = ("delta", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
 _N_CELLS = (2, 4, 8, 16, 32, 64)
 _N_DRAWS = 10_000  # from each group that Δ is estimated from, with a standard error below 0.005
 
@@ -184,7 +179,7 @@ def _measure(encoder: Encoder, rows: Table) -> dict[str, float]:
     law = encoder.latent_law()
     if law is None and encoder.traits.cells:
         law = ExactLaw(counted_laws(encoder, rows, encoder.groups_))
-    measured = _model_distance(law, len(encoder.groups_))
+    measured = {"delta": _model_distance(law, len(encoder.groups_))}
     if encoder.classes_ is not None and rows.y is not None:
         predicted, groups = encoder.predict_rows(read_again(encoder, rows)), rows.group_numbers(encoder.groups_)
         counts = count_labels(encoder.classes_, np.asarray(rows.y), predicted, groups, len(encoder.groups_))
@@ -248,17 +243,13 @@ def counted_laws(encoder: Encoder, rows: Table, groups: list[Hashable]) -> Float
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
-def _model_distance(law: LatentLaw | None, n_groups: int) -> dict[str, float]:
+def _model_distance(law: LatentLaw | None, n_groups: int) -> float:
     if law is None:
-        return {"delta": np.nan, "adversary_accuracy": np.nan}
+        return np.nan
     laws = law.exact()
     if laws is not None:
-        return {
-            "delta": float(exact_statistical_distance(laws)),
-            "adversary_accuracy": float(exact_adversary_accuracy(laws)),
-        }
-    table = law.log_density_table(affordable_draws(_N_DRAWS, n_groups), CHOOSING)
-    return {"delta": statistical_distance(table), "adversary_accuracy": adversary_accuracy(table)}
+        return float(exact_statistical_distance(laws))
+    return statistical_distance(law.log_density_table(affordable_draws(_N_DRAWS, n_groups), CHOOSING))
 
 
 def with_cells(

@@ -261,10 +261,7 @@ def usefulness(
 def fitted_apart(release: Release, table: Table, random_state: int = 0) -> Apart:
     """Fit a second release to four fifths of the persons, at most 20,000, and release the others by it, too.
 
-    Raises
-    ------
-    DataError
-        There are too few persons for that.
+    Raise a DataError if there are too few persons for that.
     """
     persons, some = table.persons, np.arange(len(table))
     share = min(1.0, _MOST_MEASURED / persons.n)

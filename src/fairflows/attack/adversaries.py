@@ -191,36 +191,16 @@ def frequency_scores(fit: npt.NDArray, group: IntArray, others: list[npt.NDArray
 
 @dataclass(frozen=True)
 class Attack:
-    """The result of one adversary.
-
-    Attributes
-    ----------
-    name : str
-        The adversary.
-    box : {"black", "white"}
-        Whether it saw the release alone, or knows the encoders too.
-    validation : float
-        The difference of its answers between the two groups, on validation persons: how it was tuned and chosen.
-    expected : float
-        The lower bound that this promises on the test persons: what adversaries are chosen by.
-    lower : float
-        The lower bound on Δ from the test persons; holds with probability 1 − δ for each adversary by itself.
-    groups : tuple of int
-        The pair of groups that it tells apart.
-    n : tuple of int
-        How many test persons of these two groups it was judged on.
-    method : str
-        How the lower bound was computed, chosen on validation persons.
-    """
+    """The result of one adversary."""
 
     name: str
-    box: str
-    validation: float
-    expected: float
-    lower: float
-    groups: tuple[int, int]
-    n: tuple[int, int]
-    method: Method
+    box: str  # "black": it saw the release alone; "white": it knows the encoders, too
+    validation: float  # difference of its answers between the two groups, on validation persons, which tuned it
+    expected: float  # the lower bound that this promises on test persons, which adversaries are chosen by
+    lower: float  # the lower bound on Δ from the test persons; holds with probability 1 − δ for each adversary alone
+    groups: tuple[int, int]  # the pair of groups that it tells apart
+    n: tuple[int, int]  # test persons of these two groups that it was judged on
+    method: Method  # how the lower bound was computed, chosen on validation persons
 
 
 def judge(
@@ -285,14 +265,9 @@ class WhiteBox:
 
 
 class Reference:
-    """Real rows that the adversary holds: their grids, ranges, values and combinations of values.
+    """Real rows that the adversary holds, of any group: none of them is attacked or learnt from.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Rows of any group, none of which is attacked or learnt from.
-    constraints : sequence of callable
-        Functions of a frame that are true of every real row.
+    `constraints` are functions of a frame that are true of every real row.
     """
 
     def __init__(self, rows: pd.DataFrame, constraints: Sequence[Constraint] = ()) -> None:

@@ -74,6 +74,7 @@ def run_categorical(setting: Setting) -> Outcome:
     first = (summary["data"] == "Adult") & (summary["gamma"] == 0)
     summary["paper bound"] = first.map({True: PAPER_ADULT_BOUND})
     summary["paper accuracy"] = first.map({True: PAPER_ADULT_ACCURACY})
+    summary["adversary_accuracy"] = (1 + summary["delta"]) / 2
     shown = ["data", "gamma", "delta", "delta ±", "adversary_accuracy", "paper bound", "balanced_accuracy"]
     table = summary[[*shown, "balanced_accuracy ±", "paper accuracy", "accuracy", "parity"]]
     notes.append("adversary_accuracy is the bound (1 + Δ)/2, exact under the estimated densities of cells.")
