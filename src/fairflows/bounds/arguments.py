@@ -66,11 +66,10 @@ def checked_draws(n: int, n_groups: int) -> int:
     """Check that the log-densities of n draws from each of K groups can be kept in memory."""
     most = MOST_LOG_DENSITIES // n_groups**2
     if n > most:
-        rule = (
-            f"must be at most {most:,} for {n_groups} groups, since the log-density of every draw under every group is "
-            "kept, n_draws · groups² numbers"
+        raise DataError(
+            f"n_draws must be at most {most:,} for {n_groups} groups, since the log-density of every draw under every "
+            f"group is kept, n_draws · groups² numbers; got {n!r}."
         )
-        raise DataError(f"n_draws {rule}; got {n!r}.")
     return n
 
 

@@ -1,4 +1,4 @@
-"""Consequences of a bound on Δ for parity, odds, selection rates, accuracy and errors.
+"""Consequences of a bound on Δ for parity, odds, accuracy and errors.
 
 Demographic parity needs no function: Δ is the largest parity distance that any classifier on the release can have, and
 one attains it. For K groups the same holds of the worst pair. With Δ_y = TV(Z | a, y; Z | b, y) every classifier has an
@@ -15,31 +15,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairflows.bounds.arguments import FloatArray, checked_distance, plain
+from fairflows.bounds.arguments import checked_distance
 from fairflows.exceptions import DataError
-
-
-def selection_ratio_lower_bound(distance: ArrayLike, largest_rate: ArrayLike) -> FloatArray | float:
-    """Return a lower bound on the smallest over the largest selection rate of a classifier: 1 - Δ/r, at least 0.
-
-    So every classifier with r ≥ 5Δ keeps the four-fifths rule.
-
-    Parameters
-    ----------
-    distance : array-like
-        Upper bound on Δ.
-    largest_rate : array-like
-        r, the selection rate of the group that is selected most; a lower confidence bound where it is estimated.
-
-    Examples
-    --------
-    >>> round(selection_ratio_lower_bound(0.05, largest_rate=0.5), 3)
-    0.9
-    """
-    r = np.asarray(largest_rate, dtype=np.float64)
-    if not np.all((r > 0) & (r <= 1)):
-        raise DataError(f"largest_rate must be in (0, 1]; got {r.tolist()}.")
-    return plain(np.maximum(1 - checked_distance(distance) / r, 0))
 
 
 def true_distance_upper_bound(distance: float, density_errors: ArrayLike) -> float:

@@ -19,7 +19,6 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.bounds.arguments import checked_draws
 from fairflows.codec import CellCodec, one_hot
 from fairflows.density.cell_counts import CellCounts, CellDensity, SmoothedCounts
 from fairflows.encoder.base import (
@@ -325,7 +324,6 @@ class ExactLaw(LatentLaw):
 
     def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
         """Draw from every group's law; return the log-probabilities under every group."""
-        checked_draws(n, len(self.laws))
         generator = np.random.default_rng(random_state)
         draws = [generator.choice(len(law), n, p=law / law.sum()) for law in self.laws]
         with np.errstate(divide="ignore"):

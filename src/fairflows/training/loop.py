@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from fairflows.bijection import Bijection, StackedMLP, generator_of
-from fairflows.bounds.arguments import checked_draws
 from fairflows.density import GroupDensities
 from fairflows.density.base import FreshNoise
 from fairflows.display import progress_bar
@@ -363,7 +362,6 @@ def log_density_table(bijection: Bijection, densities: GroupDensities, n: int, g
     precision: pass ``.double()`` copies for a certificate. The generator is on the device of the densities.
     """
     K = densities.n_groups
-    checked_draws(n, K)
     parts = [_log_densities(bijection, densities, size, generator).double().cpu() for size in _parts(n, K)]
     return torch.cat(parts, dim=1)
 
