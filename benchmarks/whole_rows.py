@@ -19,7 +19,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import balanced_accuracy_score
 
 import fairflows as ff
-from fairflows.encoder.scores import ScoreFeatures, score_columns
+from fairflows.encoder.scores import feature_matrix, fit_features, score_columns
 from fairflows.exceptions import DataWarning
 
 
@@ -52,8 +52,8 @@ def accuracy(fit: pd.DataFrame, judged: pd.DataFrame, y: pd.Series, truth: pd.Se
 
 def predicted(fit: pd.DataFrame, judged: pd.DataFrame, y: pd.Series, class_weight: str | None = None) -> np.ndarray:
     trees = HistGradientBoostingClassifier(random_state=0, class_weight=class_weight)
-    features = ScoreFeatures.fit(fit, score_columns(fit, {}))
-    return trees.fit(features.matrix(fit), np.asarray(y)).predict(features.matrix(judged))
+    features = fit_features(fit, score_columns(fit, {}), pd.get_dummies(y).to_numpy(dtype=np.float64)[:, 1:])
+    return trees.fit(feature_matrix(features, fit), np.asarray(y)).predict(feature_matrix(features, judged))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from fairflows import DataError, FairTree, Table, frontier
 from fairflows.bounds import even_blocks
 from fairflows.encoder.fair_tree import best_rates
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, cut, grow
-from fairflows.encoder.ranked_columns import NumberRanks, PrincipalComponents, RankedColumns
+from fairflows.encoder.ranked_columns import NumberRanks, PrincipalComponents
 from fairflows.encoder.scores import score_columns
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -159,22 +159,21 @@ def test_settings_are_checked(settings, message):
 def test_components_do_not_depend_on_the_batch():
     """Bit for bit: a row at a threshold must not change sides with the rows that come beside it."""
     X = population(3000, 0).X
-    ranked = RankedColumns.fit(X, score_columns(X, {}), set())
-    components = PrincipalComponents.fit(ranked, X, 3, 0)
+    components = PrincipalComponents.fit(X, score_columns(X, {}), 3, 0)
     whole = components.scores(X)
     alone = np.concatenate([components.scores(X.iloc[[i]]) for i in range(50)])
     np.testing.assert_array_equal(whole[:50], alone)
     variance = whole.var(axis=0)
     assert (np.diff(variance) <= 1e-6).all()
-    assert variance.sum() < ranked.total_variance == 4
+    assert variance.sum() < components.total_variance == 4
 
 
 def test_rare_categories_share_an_indicator():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"code": rng.zipf(1.3, 5000).clip(max=3000).astype(str), "x": rng.normal(size=5000)})
-    ranked = RankedColumns.fit(frame, score_columns(frame, {}), set())
-    assert ranked.categories[0].n == 64 < frame["code"].nunique()
-    _, (indicator,) = ranked.features(frame)
+    (part,) = PrincipalComponents.fit(frame, score_columns(frame, {}), 3, 0).indicators
+    assert part.n == 64 < frame["code"].nunique()
+    indicator = part.places(frame["code"])
     assert indicator.min() == 0
     assert indicator.max() == 63
     np.testing.assert_array_equal(frame["code"].groupby(indicator).nunique().iloc[:63], 1)
@@ -183,7 +182,7 @@ def test_rare_categories_share_an_indicator():
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint64", "int64"])
 @pytest.mark.parametrize("first", [18, 1018])
 def test_numbers_beyond_the_training_range_have_the_ranks_of_its_ends(dtype, first):
-    trained = NumberRanks.fit(pd.Series(np.arange(first, first + 60), name="x"), has_missing=False)
+    trained = NumberRanks.fit(pd.Series(np.arange(first, first + 60), name="x"))
     later = pd.Series([5, 18, 77, 120], dtype=dtype)
     expected = np.interp(later, trained.knots, trained.ranks)
     np.testing.assert_allclose(trained.features(later), expected, atol=1e-3)

@@ -8,7 +8,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 import fairflows as ff
-from fairflows.encoder.scores import fit_score, rounded, score_columns
+from fairflows.encoder.scores import feature_matrix, fit_score, rounded, score_columns
 
 
 def table(n=2100, n_classes=2):
@@ -42,8 +42,10 @@ def test_trees_give_the_rounded_probabilities_of_scikit_learn(n_classes, max_lea
         max_iter=8, max_leaf_nodes=max_leaf_nodes, min_samples_leaf=3, random_state=0
     )
     score, rows = fitted(trees, X, y), new_rows(X)
-    own = trees.fit(score.features.matrix(X), y)
-    np.testing.assert_array_equal(score.predict_proba(rows), rounded(own.predict_proba(score.features.matrix(rows))))
+    own = trees.fit(feature_matrix(score.features, X), y)
+    np.testing.assert_array_equal(
+        score.predict_proba(rows), rounded(own.predict_proba(feature_matrix(score.features, rows)))
+    )
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -92,8 +94,8 @@ def test_a_score_is_the_same_in_every_batch(model, monkeypatch):
 def test_the_mean_of_a_number():
     X, y = table()
     score = fitted(HistGradientBoostingRegressor(max_iter=8, random_state=0), X, y + X["a"])
-    own = HistGradientBoostingRegressor(max_iter=8, random_state=0).fit(score.features.matrix(X), y + X["a"])
-    expected = own.predict(score.features.matrix(new_rows(X)))
+    own = HistGradientBoostingRegressor(max_iter=8, random_state=0).fit(feature_matrix(score.features, X), y + X["a"])
+    expected = own.predict(feature_matrix(score.features, new_rows(X)))
     np.testing.assert_array_equal(score.values(new_rows(X))[:, 0], rounded(expected))
     # The mean by this loss is another function of the sums, as if another release had laid out its trees otherwise.
     with pytest.raises(RuntimeError, match="lays out its trees"):

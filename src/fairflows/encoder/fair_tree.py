@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 
 from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, IntArray, Traits
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, TreeStructure, cut, grow
-from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
+from fairflows.encoder.ranked_columns import PrincipalComponents
 from fairflows.encoder.rows import Label, Rows, TrainingRows, known_label
 from fairflows.encoder.scores import Score, ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_count, warn_user
@@ -138,7 +138,7 @@ class FairTree(Encoder):
         values = scores.values(rows.X.iloc[places])
         values[:, : scores.n_of_label] = _honest_scores(self, scores, rows, places)
         targets = [_standardised(label.targets()[places]) / np.sqrt(len(rows.labels)) for label in rows.labels]
-        targets.append(values[:, scores.n_of_label :] / np.sqrt(max(scores.total_variance, 1e-300)))
+        targets.append(values[:, scores.n_of_label :] / np.sqrt(max(scores.components.total_variance, 1e-300)))
         group, rates = rows.group[places], None
         if self.spend and not (rows.labels and len(rows.labels[0].class_values) == 2):
             raise DataError("spend needs a label with two classes: pass y, or leave spend at 0.")
@@ -176,7 +176,6 @@ class FairTree(Encoder):
     def _scores(self, rows: Rows) -> Iterator[FloatArray]:
         """Yield the scores of rows, chunk by chunk; −∞ for a row with a value that the tree cannot know."""
         X = checked_columns(rows.X, self.columns_, rows.outside)
-        self.scores_.components.columns.note_missing(X, rows.outside)
         unknown = rows.outside.unknown
         for start in range(0, len(X), _ROWS_PER_CHUNK):
             chunk = slice(start, start + _ROWS_PER_CHUNK)
@@ -214,7 +213,6 @@ class TreeScores:
     of_labels: list[Score | None]  # None where a label does not vary
     components: PrincipalComponents  # of the columns
     n_of_label: int  # how many scores those of the labels are: one for each of more than two classes
-    total_variance: float  # of all columns together
 
     @classmethod
     def fit(cls, tree: FairTree, rows: TrainingRows, places: npt.NDArray[np.intp]) -> TreeScores:
@@ -227,9 +225,8 @@ class TreeScores:
             of_labels.append(_fit_label_score(tree, rows, label, places, _MOST_SCORED) if varies else None)
             n_of_label += varies * (1 if label.classes is None or n_values == 2 else n_values)
         X = rows.X.iloc[places]
-        ranked = RankedColumns.fit(X, tree.columns_, {name for name in X if X[name].hasnans})
-        components = PrincipalComponents.fit(ranked, X, _MOST_COMPONENTS, tree.random_state)
-        return cls(of_labels, components, n_of_label, ranked.total_variance)
+        components = PrincipalComponents.fit(X, tree.columns_, _MOST_COMPONENTS, tree.random_state)
+        return cls(of_labels, components, n_of_label)
 
     def values(self, X: pd.DataFrame) -> FloatArray:
         """Return the scores of rows, (n_rows, n_scores)."""

@@ -129,29 +129,22 @@ class LevelNumbers:
         return self.numbers[self.levels.codes(column)]
 
 
-@dataclass(frozen=True)
-class ScoreFeatures:
-    """The columns of a table as one matrix of numbers: times in seconds, then indicators, then numbers."""
+ScoreFeatures: TypeAlias = "dict[Hashable, LevelNumbers | None]"
+"""The columns of a score's matrix in their order: times in seconds, categories by their numbers, then numbers."""
 
-    times: list[Hashable]
-    categories: dict[Hashable, LevelNumbers]
-    numbers: list[Hashable]
 
-    @classmethod
-    def fit(cls, X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], targets: FloatArray) -> ScoreFeatures:
-        """Find the numbers of categories, from rows that `checked_columns` returned and their targets (n_rows, d)."""
-        holds = {name: what.holds for name, what in columns.items() if isinstance(what, OrderedColumn)}
-        times, numbers = ([name for name in holds if holds[name] == kind] for kind in ("times", "numbers"))
-        levels = {name: what for name, what in columns.items() if isinstance(what, Levels)}
-        categories = {name: LevelNumbers.fit(level, X[name], targets) for name, level in levels.items()}
-        return cls(times, categories, numbers)
+def fit_features(X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], targets: FloatArray) -> ScoreFeatures:
+    """Find the numbers of categories, from rows that `checked_columns` returned and their targets (n_rows, d)."""
+    levels = {name: what for name, what in columns.items() if isinstance(what, Levels)}
+    holds = {name: what.holds for name, what in columns.items() if not isinstance(what, Levels)}
+    times, numbers = (dict.fromkeys(name for name in holds if holds[name] == kind) for kind in ("times", "numbers"))
+    return times | {name: LevelNumbers.fit(level, X[name], targets) for name, level in levels.items()} | numbers
 
-    def matrix(self, X: pd.DataFrame) -> FloatArray:
-        """Return the features of rows, shape (n_rows, n_features); missing numbers are NaN."""
-        parts = [floats(X[name])[:, None] for name in self.times]
-        parts += [levels.features(X[name]) for name, levels in self.categories.items()]
-        parts += [floats(X[name])[:, None] for name in self.numbers]
-        return np.concatenate(parts, axis=1)
+
+def feature_matrix(features: ScoreFeatures, X: pd.DataFrame) -> FloatArray:
+    """Return the features of rows, shape (n_rows, n_features); missing numbers are NaN."""
+    parts = [floats(X[name])[:, None] if of is None else of.features(X[name]) for name, of in features.items()]
+    return np.concatenate(parts, axis=1)
 
 
 @dataclass(frozen=True)
@@ -188,16 +181,18 @@ class ThresholdTrees:
 
 
 @dataclass(frozen=True)
-class BoostedTrees:
-    """Gradient-boosted trees: each score is a constant plus the values of the leaves that a row reaches."""
+class Score:
+    """A fitted score: a constant plus the values of the leaves that a row reaches in gradient-boosted trees."""
 
+    features: ScoreFeatures
     trees: ThresholdTrees  # iteration by iteration, one tree per score
     value: FloatArray  # (n_nodes,)
     baseline: FloatArray  # (n_scores,)
+    classifies: bool  # whether it predicts probabilities of classes instead of the mean of a number
 
     @classmethod
-    def of(cls, model: BoostingModel) -> BoostedTrees:
-        """Read the trees of a fitted model."""
+    def of(cls, features: ScoreFeatures, model: BoostingModel) -> Score:
+        """Read the trees of a model that was fitted to these features."""
         # scikit-learn has no public access to these trees: the only place that reads private attributes of it.
         trees = [tree.nodes for iteration in model._predictors for tree in iteration]
         baseline = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()
@@ -211,13 +206,14 @@ class BoostedTrees:
         threshold = np.where(is_leaf, 0.0, nodes["num_threshold"])
         missing_left = nodes["missing_go_to_left"].astype(bool)
         found = ThresholdTrees(feature, threshold, missing_left, np.stack(children, axis=1), roots)
-        return cls(found, nodes["value"].copy(), baseline)
+        return cls(features, found, nodes["value"].copy(), baseline, is_classifier(model))
 
-    def raw_scores(self, x: FloatArray) -> FloatArray:
-        """Return the scores (n_rows, n_scores) of rows (n_rows, n_features).
+    def _raw(self, X: pd.DataFrame) -> FloatArray:
+        """Return the sums of rows (n_rows, n_scores).
 
         Trees are added one after the other, as scikit-learn does, so that the sum is the same in every batch.
         """
+        x = feature_matrix(self.features, X)
         raw = np.tile(self.baseline, (len(x), 1))
         for start in range(0, len(x), _ROWS_PER_CHUNK):
             rows = slice(start, start + _ROWS_PER_CHUNK)
@@ -225,30 +221,18 @@ class BoostedTrees:
                 raw[rows, tree % len(self.baseline)] += values
         return raw
 
-
-@dataclass(frozen=True)
-class Score:
-    """A fitted score: columns as numbers, then trees as plain arrays."""
-
-    features: ScoreFeatures
-    model: BoostedTrees
-    classifies: bool  # whether it predicts probabilities of classes instead of the mean of a number
-
     def predict_proba(self, X: pd.DataFrame) -> FloatArray:
         """Return the class probabilities of rows, rounded, shape (n_rows, n_classes)."""
-        raw = self.model.raw_scores(self.features.matrix(X))
+        raw = self._raw(X)
         if raw.shape[1] > 1:
             return rounded(softmax(raw))
         positive = expit(raw[:, 0])
         return rounded(np.stack([1 - positive, positive], axis=1))
 
     def values(self, X: pd.DataFrame) -> FloatArray:
-        """Return the mean of a number, the probability of the second of two classes, or of each of more classes.
-
-        All are rounded.
-        """
+        """Return the mean of a number, the probability of the second of two classes, or of each of more; rounded."""
         if not self.classifies:
-            return rounded(self.model.raw_scores(self.features.matrix(X)))
+            return rounded(self._raw(X))
         probabilities = self.predict_proba(X)
         return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
 
@@ -264,17 +248,17 @@ def fit_score(
     X = rows.X.iloc[places]
     classifies = is_classifier(model)
     targets = np.eye(int(y.max()) + 1)[y.astype(np.intp)][:, 1:] if classifies else np.asarray(y, np.float64)[:, None]
-    features = ScoreFeatures.fit(X, columns, targets)
-    x = features.matrix(X)
-    if any(len(what.levels) > _MOST_CATEGORIES for what in features.categories.values()):
+    features = fit_features(X, columns, targets)
+    x = feature_matrix(features, X)
+    if any(isinstance(what, Levels) and len(what) > _MOST_CATEGORIES for what in columns.values()):
         # A stream of its own: made-up data drawn by the same seed would have targets that follow the folds.
         folds = np.random.default_rng([model.random_state, _FOLDS]).integers(_FOLDS, size=len(X))
         for own in (folds == fold for fold in np.unique(folds)):
-            x[own] = ScoreFeatures.fit(X[~own], columns, targets[~own]).matrix(X[own])
+            x[own] = feature_matrix(fit_features(X[~own], columns, targets[~own]), X[own])
     x[:, np.isnan(x).all(axis=0)] = 0  # trees cannot bin a column without a value, and do not split a constant one
     model.fit(x, y)
-    score, some = Score(features, BoostedTrees.of(model), classifies), X[:_ROWS_COMPARED]
-    asked = features.matrix(some)
+    score, some = Score.of(features, model), X[:_ROWS_COMPARED]
+    asked = feature_matrix(features, some)
     told = model.predict_proba(asked) if classifies else model.predict(asked)[:, None]
     found = score.predict_proba(some) if classifies else score.values(some)
     if not np.allclose(found, told):
