@@ -179,15 +179,6 @@ class Levels:
             codes[unseen] = 0
         return codes
 
-    def known(self, column: pd.Series, found: OutsideValues) -> pd.Series:
-        """Replace each value that is not a level by one that stands in for it."""
-        codes = self.codes(column, found)
-        is_alike = column.dtype == self.dtype or all(
-            isinstance(dtype, pd.CategoricalDtype) for dtype in (column.dtype, self.dtype)
-        )
-        is_changed = not is_alike or any((self.name, reason) in found.rows for reason in UNKNOWN)
-        return self.column(codes).set_axis(column.index) if is_changed else column
-
     def code_of_missing(self, is_missing: npt.NDArray[np.bool_], found: OutsideValues | None) -> int:
         """Return the number of a missing value, or of the first level if none was missing in training."""
         if self.has_missing or not is_missing.any():

@@ -230,9 +230,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """
         X, key = materialised(X), new_key() if self.key is None else self.key
         found, errors = [], []
+        known = self.get_params(deep=False)  # an encoder that learns nothing has no strength
         for strength, seed in product(strengths, seeds):
-            encoder = at_strength(self, strength, seed)
-            encoder.key = key
+            settings = {self.traits.strength: strength, "random_state": seed, "key": key}
+            encoder = clone(self).set_params(**{name: value for name, value in settings.items() if name in known})
             try:
                 encoder.fit(X, y, sensitive_features=sensitive_features)
             except DataError as error:
@@ -243,7 +244,9 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
             raise errors[0]
         for unfitted in errors:
             warn_user(str(unfitted))
-        share_ledger(found)
+        fitted = [encoder for encoder in found if is_fitted(encoder)]
+        for encoder in fitted:
+            encoder.ledger_ = fitted[0].ledger_  # a choice between them uses the same rows
         return found
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
@@ -366,23 +369,8 @@ def fitted_encoder(model: object) -> Encoder:
             "Attack the output of other transformers as a pair, audit((Z_train, Z_test), train, test); to certify it, "
             "fit a Release to a Table of it."
         )
-    if not is_fitted(model):
-        check_is_fitted(model, "ledger_")  # raises
+    check_is_fitted(model, "ledger_")
     return model
-
-
-def at_strength(encoder: Encoder, strength: float, seed: int) -> Encoder:
-    """Return an unfitted copy of an encoder with this strength and seed."""
-    settings = {encoder.traits.strength: strength, "random_state": seed}
-    known = encoder.get_params(deep=False)  # an encoder that learns nothing has no strength
-    return clone(encoder).set_params(**{name: value for name, value in settings.items() if name in known})
-
-
-def share_ledger(encoders: Sequence[Encoder]) -> None:
-    """Give one ledger to all fitted encoders of a path: a choice between them uses the same rows."""
-    fitted = [encoder for encoder in encoders if is_fitted(encoder)]
-    for encoder in fitted:
-        encoder.ledger_ = fitted[0].ledger_
 
 
 def label_values(encoder: Encoder) -> np.ndarray:

@@ -16,7 +16,7 @@ from fairflows.bounds.arguments import delta_of_look
 from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Groups, Traits
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
 from fairflows.encoder.rows import Label, Rows, TrainingRows
-from fairflows.encoder.scores import ScoreColumn, checked_columns, fit_score, score_columns
+from fairflows.encoder.scores import ScoreColumn, check_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_choice, check_count
 from fairflows.table.columns import shown
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
@@ -105,8 +105,8 @@ class FairCells(Encoder):
     @property
     def traits(self) -> Traits:
         """A coin of the person decides where a bin is split; the attribute may be left out at encoding."""
-        cells = () if self.n_cells_ is None else (self.n_cells_,)
-        return Traits(needs_attribute=self.attribute == "encoding", randomised=True, strength="target", cells=cells)
+        needed = self.attribute == "encoding"
+        return replace(super().traits, needs_attribute=needed, randomised=True, strength="target")
 
     def learn(self, rows: TrainingRows) -> None:
         """Fit the scores on some persons, and solve the programme for the others."""
@@ -120,7 +120,7 @@ class FairCells(Encoder):
         self.label_ = replace(label, values=np.empty(0))
         self.columns_ = score_columns(rows.X, rows.kinds)
         self.output_ = CELL
-        rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.outside))
+        check_columns(rows.X, self.columns_, rows.outside)
         self.binned_, programme = self._plan(rows, label, self.random_state)
         found = programme.within(self.target)
         self.cells_of_bin_, self.levels_, self.n_cells_ = found.channel, found.levels, found.channel.shape[1]
@@ -168,38 +168,27 @@ class FairCells(Encoder):
 
     def _part(self, rows: Rows, label: Label, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return persons to train the scores, and persons to make the cells from; of few, another part may do."""
+        classes, n_groups = label.class_values.tolist(), len(self.groups_)
+        codes = label.values if classes else np.zeros(len(rows.group), dtype=np.intp)
         for attempt in range(_ATTEMPTS):
             train, rest = rows.persons.split(_CALIBRATION, random_state=seed + attempt)
-            try:
-                for part in (train, rest):
-                    self._check_part(rows.group, label, part)
-            except DataError:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-            else:
-                break
-        return train, rest
-
-    def _check_part(self, group: Groups, label: Label, part: np.ndarray) -> None:
-        sizes = np.bincount(group[part], minlength=len(self.groups_))
-        if sizes.min() < 2:
-            raise DataError(
-                "Every group needs persons both to train the scores and to make the cells from; of "
-                f"{self.groups_[int(sizes.argmin())]!r} there are {int((group == sizes.argmin()).sum())} rows."
-            )
-        absent = np.setdiff1d(np.arange(len(label.class_values)), label.values[part])
-        if len(absent):
-            raise DataError(
-                f"Every label needs persons both to train the scores and to make the cells from; "
-                f"{shown(label.class_values.tolist()[absent[0]])} is too rare."
-            )
+            of_groups = [np.bincount(rows.group[part], minlength=n_groups) >= 2 for part in (train, rest)]
+            of_labels = [np.bincount(codes[part], minlength=len(classes)) >= 1 for part in (train, rest)]
+            enough = [*np.logical_and(*of_groups), *np.logical_and(*of_labels)]
+            if all(enough):
+                return train, rest
+        lacking = [*self.groups_, *classes][enough.index(False)]
+        raise DataError(
+            "Every group and every label needs persons both to train the scores and to make the cells from; "
+            f"{shown(lacking)} is too rare."
+        )
 
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row; of a bin that is split, as the person's coin falls."""
-        X = checked_columns(rows.X, self.columns_, rows.outside)
+        check_columns(rows.X, self.columns_, rows.outside)
         # A row with a value that cannot be known takes the law of cells of all rows, whatever its group and values.
         laws = np.concatenate([self.cells_of_bin_, self.laws_.mean(axis=0, keepdims=True)])
-        places = np.where(rows.outside.unknown, len(laws) - 1, self.binned_.places(X, rows.map_group))
+        places = np.where(rows.outside.unknown, len(laws) - 1, self.binned_.places(rows.X, rows.map_group))
         coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")
         return _drawn(laws, places, coin)
 

@@ -29,16 +29,14 @@ from fairflows.encoder.base import (
     IntArray,
     LatentLaw,
     Traits,
-    at_strength,
     handed_over,
     label_values,
-    share_ledger,
 )
 from fairflows.encoder.rows import LabelsLike, Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_count, check_share
 from fairflows.table.columns import Schema
-from fairflows.table.frames import Frame, TableLike, materialised
-from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
+from fairflows.table.frames import Frame, TableLike
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
 from fairflows.table.table import Role
 
 _HELD_OUT = 0.2
@@ -122,16 +120,21 @@ class FairMatching(Encoder):
 
     def learn(self, rows: TrainingRows) -> None:
         """Fit the densities of cells and the classifier, and match the groups' cells."""
-        self._check_settings()
+        check_share("gamma", self.gamma)
+        check_count("n_bins", self.n_bins, 2)
         label = rows.label_with_classes("FairMatching")
         y = None if label is None else label.values
-        self.model_ = _fit_cell_model(self, rows, y)
-        self.matched_, self.split_ = self._maps(self.model_)
-        self.held_out_log_likelihood_ = self.model_.held_out_log_likelihood
+        self.model_, self.held_out_log_likelihood_ = _fit_cell_model(self, rows, y)
+        log_p, scores = self.model_.log_p, self.model_.scores
+        reference = log_p[np.bincount(rows.group).argmax()]
+        self.matched_ = self.split_ = np.stack([sort_and_match(reference, of_group) for of_group in log_p])
+        if scores is not None:
+            labels = scores.argmax(axis=1)
+            self.split_ = np.stack([label_split(reference, of_group, labels) for of_group in log_p])
         parts = {str(name): part for name, part in self.model_.codec.decoded_levels.items()}
         schema = Schema({name: part.kind for name, part in parts.items()})
         self.output_ = EncodedColumns({name: part.dtype for name, part in parts.items()}, schema)
-        self._mix(self.gamma)
+        self._mix()
 
     def fit_path(
         self,
@@ -143,39 +146,18 @@ class FairMatching(Encoder):
         seeds: Sequence[int],
     ) -> list[Self]:
         """Fit an encoder for every gamma and seed; densities and maps depend on the seed alone."""
-        X = materialised(X)
         for gamma in strengths:
             check_share("gamma", gamma)
-        key = new_key() if self.key is None else self.key
-        fitted = {}
-        for seed in seeds:
-            fitted[seed] = at_strength(self, strengths[0], seed)
-            fitted[seed].key = key
-            fitted[seed].fit(X, y, sensitive_features=sensitive_features)
-        found = [fitted[seed]._with_gamma(gamma, self.key) for gamma in strengths for seed in seeds]
-        share_ledger(found)
+        fitted = super().fit_path(X, y, sensitive_features=sensitive_features, strengths=strengths[:1], seeds=seeds)
+        found = [copy.copy(encoder) for _ in strengths for encoder in fitted]
+        for gamma, encoder in zip(np.repeat(strengths, len(seeds)).tolist(), found, strict=True):
+            encoder.gamma = gamma
+            encoder._mix()
         return found
 
-    def _with_gamma(self, gamma: float, key: Key | None) -> Self:
-        """Return a copy of the fitted encoder with another gamma, and with this setting of the key."""
-        encoder = copy.copy(self)
-        encoder.gamma, encoder.key = gamma, key
-        encoder._mix(gamma)
-        return encoder
-
-    def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
-        """Return every group's sort-and-match and label split to the reference, (K, m) each."""
-        log_p_reference = model.log_reference
-        matched = np.stack([sort_and_match(log_p_reference, log_p) for log_p in model.log_p])
-        if model.scores is None:
-            return matched, matched
-        labels = model.scores.argmax(axis=1)
-        split = np.stack([label_split(log_p_reference, log_p, labels) for log_p in model.log_p])
-        return matched, split
-
-    def _mix(self, gamma: float) -> None:
+    def _mix(self) -> None:
         """Set the exact law of the encoded cell, and the class that each encoded cell suggests."""
-        model, matched, split = self.model_, self.matched_, self.split_
+        model, matched, split, gamma = self.model_, self.matched_, self.split_, self.gamma
         self.latent_laws_ = latent_laws(model.log_p, matched, split, gamma)
         self.class_of_cell_ = None
         if model.scores is None:
@@ -238,10 +220,6 @@ class FairMatching(Encoder):
         coin = persons.uniform(self.key_, "matching") < self.gamma
         return np.where(coin, matched[group, cells], split[group, cells])
 
-    def _check_settings(self) -> None:
-        check_share("gamma", self.gamma)
-        check_count("n_bins", self.n_bins, 2)
-
 
 def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntArray:
     """Return the bijection of smallest distance: the k-th likeliest cell goes to the reference's k-th likeliest.
@@ -301,13 +279,6 @@ class CellModel:
     densities: list[CellDensity]  # the K densities p̂_a
     log_p: FloatArray  # (K, m): log p̂_a of each cell
     scores: FloatArray | None  # (m, C): the classifier's probability of each class in each cell
-    shares: FloatArray  # (K,): the groups' shares of the training rows
-    held_out_log_likelihood: FloatArray  # (K,): mean log p̂_a of rows that it was not fitted on
-
-    @property
-    def log_reference(self) -> FloatArray:
-        """The law that all groups are sent to: that of the largest group."""
-        return self.log_p[int(self.shares.argmax())]
 
 
 @dataclass(frozen=True)
@@ -338,19 +309,15 @@ class ExactLaw(LatentLaw):
         return [self.model.codec.from_levels(density.sample(n, rng)) for density in self.model.densities]
 
 
-def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None) -> CellModel:
-    """Fit every group's density and the classifier, and evaluate both on all cells."""
-    codec = CellCodec(n_bins=settings.n_bins)
-    codec.fit(rows.X, rows.kinds)
-    K, cells = len(rows.groups), codec.encode(rows.X)
-    _check_size(codec, K)
+def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None) -> tuple[CellModel, FloatArray]:
+    """Fit every group's density and the classifier, and evaluate both on all cells; return held-out likelihoods."""
+    codec = CellCodec(n_bins=settings.n_bins).fit(rows.X, rows.kinds)
+    _check_size(codec, len(rows.groups))
+    cells = codec.encode(rows.X)
     densities, held_out = _fit_densities(settings, codec.shape_, cells, rows.group)
     log_p = np.stack([density.log_prob_of_all_cells() for density in densities])
-    scores = None
-    if y is not None:
-        scores = _classes_in_cells(_fit_classifier(codec, cells, rows.group, y), codec)
-    shares = np.bincount(rows.group, minlength=K) / len(rows.group)
-    return CellModel(codec, densities, log_p, scores, shares, held_out)
+    scores = None if y is None else _classes_in_cells(codec, cells, rows.group, y)
+    return CellModel(codec, densities, log_p, scores), held_out
 
 
 def _check_size(codec: CellCodec, n_groups: int) -> None:
@@ -367,8 +334,15 @@ def _check_size(codec: CellCodec, n_groups: int) -> None:
         )
 
 
-def _classes_in_cells(classifier: LogisticRegression, codec: CellCodec) -> FloatArray:
-    """Return the classifier's class probabilities in each cell, in chunks."""
+def _classes_in_cells(codec: CellCodec, cells: IntArray, group: Groups, y: Groups) -> FloatArray:
+    """Fit a classifier of the label from one-hot columns; return its probabilities in each cell, (m, C).
+
+    All groups weigh the same.
+    """
+    sizes = np.bincount(group)
+    balanced = (len(group) / len(sizes) / sizes)[group]
+    columns = one_hot(codec.levels_of(cells), codec.shape_)
+    classifier = LogisticRegression(max_iter=1000).fit(columns, y, sample_weight=balanced)
     chunks = np.array_split(np.arange(codec.n_cells_), -(-codec.n_cells_ // _ROWS_PER_CHUNK))
     return np.concatenate([classifier.predict_proba(one_hot(codec.levels_of(part), codec.shape_)) for part in chunks])
 
@@ -412,11 +386,3 @@ def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], n
     order = rng.permutation(n)
     cut = max(1, round(_HELD_OUT * n))
     return np.sort(order[cut:]), np.sort(order[:cut])
-
-
-def _fit_classifier(codec: CellCodec, cells: IntArray, group: Groups, y: Groups) -> LogisticRegression:
-    """Fit a classifier of the label from one-hot columns; all groups weigh the same."""
-    columns = one_hot(codec.levels_of(cells), codec.shape_)
-    sizes = np.bincount(group)
-    balanced = (len(group) / len(sizes) / sizes)[group]
-    return LogisticRegression(max_iter=1000).fit(columns, y, sample_weight=balanced)

@@ -15,7 +15,7 @@ from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, IntArray, T
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, TreeStructure, cut, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents
 from fairflows.encoder.rows import Label, Rows, TrainingRows, known_label
-from fairflows.encoder.scores import Score, ScoreColumn, checked_columns, fit_score, score_columns
+from fairflows.encoder.scores import Score, ScoreColumn, check_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Places, content_hashes
 
@@ -101,8 +101,7 @@ class FairTree(Encoder):
     @property
     def traits(self) -> Traits:
         """A coin of the person decides between two cells where the scores do not."""
-        cells = () if self.n_cells_ is None else (self.n_cells_,)
-        return Traits(randomised=True, strength="n_cells", cells=cells, cut_apart=True)
+        return replace(super().traits, randomised=True, strength="n_cells", cut_apart=True)
 
     def learn(self, rows: TrainingRows) -> None:
         """Choose scores and nodes on some persons, and set the thresholds on the others."""
@@ -110,7 +109,7 @@ class FairTree(Encoder):
         self.label_ = replace(rows.labels[0], values=np.empty(0)) if rows.labels else None
         self.columns_ = score_columns(rows.X, rows.kinds)
         self.output_ = CELL
-        rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.outside))
+        check_columns(rows.X, self.columns_, rows.outside)
         choosing, others = np.arange(len(rows.X)), None
         if self.calibration is not None:
             choosing, others = rows.persons.split(self.calibration, random_state=self.random_state)
@@ -175,11 +174,11 @@ class FairTree(Encoder):
 
     def _scores(self, rows: Rows) -> Iterator[FloatArray]:
         """Yield the scores of rows, chunk by chunk; −∞ for a row with a value that the tree cannot know."""
-        X = checked_columns(rows.X, self.columns_, rows.outside)
+        check_columns(rows.X, self.columns_, rows.outside)
         unknown = rows.outside.unknown
-        for start in range(0, len(X), _ROWS_PER_CHUNK):
+        for start in range(0, len(rows.X), _ROWS_PER_CHUNK):
             chunk = slice(start, start + _ROWS_PER_CHUNK)
-            yield np.where(unknown[chunk, None], -np.inf, self.scores_.values(X.iloc[chunk]))
+            yield np.where(unknown[chunk, None], -np.inf, self.scores_.values(rows.X.iloc[chunk]))
 
     def _coin(self, persons: Persons, start: int) -> Coin:
         """Return the coins of the rows from `start` on; a person has one for each depth of the tree."""

@@ -16,7 +16,7 @@ import pandas as pd
 from scipy import sparse
 from sklearn.decomposition import PCA
 
-from fairflows.codec import Levels
+from fairflows.codec import Levels, OutsideValues
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.encoder.scores import ScoreColumn
 from fairflows.table.columns import floats, missing
@@ -90,7 +90,9 @@ class LevelIndicators:
 
     def places(self, column: pd.Series) -> IntArray:
         """Return the number of the indicator that is 1 in each row, or −1 without one."""
-        return np.where(missing(column), 0, -1) if self.levels is None else self.place[self.levels.codes(column)]
+        if self.levels is None:
+            return np.where(missing(column), 0, -1)
+        return self.place[self.levels.codes(column, OutsideValues(len(column)))]
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class PrincipalComponents:
     def fit(
         cls, X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], n_components: int, random_state: int
     ) -> PrincipalComponents:
-        """Fit the components of training rows as `checked_columns` gives them, or of a random sample of many."""
+        """Fit the components of training rows, or of a random sample of many."""
         ordered = {name: what for name, what in columns.items() if not isinstance(what, Levels)}
         numbers = [NumberRanks.fit(X[name]) for name in ordered]
         indicators = [LevelIndicators.fit(X[name], what) for name, what in columns.items() if isinstance(what, Levels)]

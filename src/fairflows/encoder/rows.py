@@ -22,7 +22,6 @@ from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import (
     Schema,
     check_kinds,
-    check_known,
     floats,
     group_numbers,
     has_order,
@@ -69,14 +68,22 @@ class Label:
     @classmethod
     def read(cls, y: LabelsLike, n_rows: int) -> Label:
         """Read a column of labels: many different numbers are a number to predict, all else are classes."""
-        column = label_column(y, n_rows)
+        column = pd.Series(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None).ravel()).infer_objects()
+        if len(column) != n_rows:
+            raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
+        if column.isna().any():
+            raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
         if is_continuous(column):
             numbers = column.to_numpy(dtype=np.float64)
             if not np.isfinite(numbers).all():
                 raise DataError(f"y must hold finite numbers; {int((~np.isfinite(numbers)).sum())} are infinite.")
             return cls(None, float(numbers.mean()), float(numbers.std()), numbers)
-        classes, codes = label_classes(column)
-        return cls(classes, values=codes)
+        values = sorted_values(column)
+        if len(values) < 2:
+            raise DataError(f"y must have at least two classes; every row is {shown(values[0])}.")
+        several_types = len({type(value) for value in values}) > 1  # which NumPy would make text of
+        codes = places_in(pd.Index(values, dtype=object), column)
+        return cls(np.array(values, dtype=object if several_types else None), values=codes)
 
     @property
     def class_values(self) -> np.ndarray:
@@ -98,26 +105,6 @@ class Label:
         if len(self.classes) == 2:
             return self.classes[(means[:, 0] > 0.5).astype(np.intp)]
         return self.classes[means.argmax(axis=1)]
-
-
-def label_column(y: LabelsLike, n_rows: int) -> pd.Series:
-    """Return a label as a column of its natural type, known in every row."""
-    column = pd.Series(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None).ravel()).infer_objects()
-    if len(column) != n_rows:
-        raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
-    if column.isna().any():
-        raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
-    return column
-
-
-def label_classes(column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.intp]]:
-    """Return the classes of a label, at least two, and each row's class number."""
-    values = sorted_values(column)
-    if len(values) < 2:
-        raise DataError(f"y must have at least two classes; every row is {shown(values[0])}.")
-    several_types = len({type(value) for value in values}) > 1  # which NumPy would make text of
-    codes = places_in(pd.Index(values, dtype=object), column)
-    return np.array(values, dtype=object if several_types else None), codes
 
 
 def label_columns(y: LabelsLike) -> pd.DataFrame:
@@ -209,12 +196,11 @@ def read_training_rows(
         raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs two.")
     attribute, taken = find_attribute(encoder, X, frame, sensitive_features, needed=encoder.traits.learns_groups)
     groups = [] if attribute is None else _find_groups(attribute)
-    persons = find_persons(encoder, X, frame, needed=encoder.traits.randomised, check=True)
+    persons = find_persons(encoder, X, frame, needed=True)
     features = find_features(encoder, frame, taken)
     named = isinstance(X, Table) or has_names(X)
     validate_data(encoder, features if named else features.to_numpy(), skip_check_array=True, reset=True)
-    settings = encoder.get_params(deep=False)
-    kinds = settings.get("kinds")
+    kinds = getattr(encoder, "kinds", None)
     if kinds is None and isinstance(X, Table):
         kinds = X.declared_kinds
     check_kinds(features, kinds)
@@ -341,7 +327,7 @@ def _find_groups(attribute: pd.Series) -> list[Hashable]:
     return groups
 
 
-def find_persons(encoder: Encoder, X: RowsLike, frame: pd.DataFrame, *, needed: bool, check: bool = False) -> Persons:
+def find_persons(encoder: Encoder, X: RowsLike, frame: pd.DataFrame, *, needed: bool) -> Persons:
     """Return who is who, by the table's own identifier, or the column or index that the constructor named."""
     if isinstance(X, Table) and X.identifier is not None:
         return X.persons
@@ -352,14 +338,12 @@ def find_persons(encoder: Encoder, X: RowsLike, frame: pd.DataFrame, *, needed: 
         return Persons.of(frame[identifier])
     if identifier == frame.index.name:
         return Persons.of(frame.index)
-    if check:
-        check_known(identifier, frame, "identifier")
-    if not needed:
-        return Persons.unnamed(len(frame))
-    raise DataError(
-        f"The encoder knows persons by their {identifier!r} (identifier={identifier!r}), which these rows lack: add "
-        "that column, or make it the index."
-    )
+    if needed:
+        raise DataError(
+            f"The encoder knows persons by their {identifier!r} (identifier={identifier!r}), which these rows lack: "
+            "add that column, or make it the index."
+        )
+    return Persons.unnamed(len(frame))
 
 
 def find_features(encoder: Encoder, frame: pd.DataFrame, taken: Sequence[Hashable]) -> pd.DataFrame:

@@ -34,7 +34,6 @@ from fairflows.table.columns import (
     is_number,
     is_time,
     missing,
-    with_columns,
 )
 from fairflows.table.persons import Places
 
@@ -83,25 +82,20 @@ def _score_column(name: str, column: pd.Series, kind: str | None) -> ScoreColumn
     return OrderedColumn("times" if is_time(column.dtype) else "numbers", bool(column.hasnans))
 
 
-def checked_columns(X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], found: OutsideValues) -> pd.DataFrame:
-    """Return rows with known categories; raise where values are infinite or of another type.
+def check_columns(X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], found: OutsideValues) -> None:
+    """Raise where values are infinite or of another type than in training.
 
     Categories that fitting did not see, and values that are missing where none was, are noted in `found`.
     """
-    X = X[list(columns)]
-    check_features(X)
-    changed = {}
+    check_features(X[list(columns)])
     for name, what in columns.items():
         column = X[name]
         if isinstance(what, Levels):
-            known = what.known(column, found)
-            if known is not column:
-                changed[name] = known
+            what.codes(column, found)
         elif not (is_time if what.holds == "times" else is_number)(column.dtype):
             raise DataError(f"Column {str(name)!r} must hold {what.holds}, as it was fitted; got {column.dtype}.")
         elif not what.had_missing:
             found.note(str(name), "missing", missing(column))
-    return with_columns(X, changed)
 
 
 @dataclass(frozen=True)
@@ -126,7 +120,7 @@ class LevelNumbers:
 
     def features(self, column: pd.Series) -> FloatArray:
         """Return the numbers of the rows' categories, shape (n_rows, d)."""
-        return self.numbers[self.levels.codes(column)]
+        return self.numbers[self.levels.codes(column, OutsideValues(len(column)))]
 
 
 ScoreFeatures: TypeAlias = "dict[Hashable, LevelNumbers | None]"
@@ -134,7 +128,7 @@ ScoreFeatures: TypeAlias = "dict[Hashable, LevelNumbers | None]"
 
 
 def fit_features(X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], targets: FloatArray) -> ScoreFeatures:
-    """Find the numbers of categories, from rows that `checked_columns` returned and their targets (n_rows, d)."""
+    """Find the numbers of categories, from checked rows and their targets (n_rows, d)."""
     levels = {name: what for name, what in columns.items() if isinstance(what, Levels)}
     holds = {name: what.holds for name, what in columns.items() if not isinstance(what, Levels)}
     times, numbers = (dict.fromkeys(name for name in holds if holds[name] == kind) for kind in ("times", "numbers"))
@@ -242,8 +236,7 @@ def fit_score(
 ) -> Score:
     """Fit a score to the rows at some places.
 
-    The columns of the rows come from `checked_columns`; y holds class numbers, or numbers, of the rows at these places
-    alone.
+    y holds class numbers, or numbers, of the rows at these places alone.
     """
     X = rows.X.iloc[places]
     classifies = is_classifier(model)

@@ -627,7 +627,7 @@ class _Dealt:
 def _deal(release: Release, given: _Given) -> _Dealt:
     """Deal the persons out to two folds: model f is fitted to the persons of the other fold."""
     encoder = _encoder_of(release)
-    persons = find_persons(encoder, given.X, given.frame, needed=False, check=True)
+    persons = find_persons(encoder, given.X, given.frame, needed=True)
     key = new_key() if encoder.key is None else encoder.key
     known = persons if persons.named else Persons.newly_named(len(persons.codes))
     if release.n_folds == 1:
