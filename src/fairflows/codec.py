@@ -12,9 +12,8 @@ As a cell (`CellCodec`), a row is one combination of levels, and a cell is one w
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -28,7 +27,7 @@ from pandas.api.extensions import ExtensionArray
 from scipy.sparse import csr_matrix
 from scipy.special import expit, logit
 
-from fairflows.exceptions import DataError, DataWarning, warn_user
+from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import (
     MAX_STEPS,
     Grid,
@@ -68,7 +67,6 @@ one. A column of very many steps, or a value as far outside, gets a wider margin
 _N_QUANTILES = 257  # of the known values, from which missing ones are drawn
 _LARGEST = 1e300  # a number of a column: the width of its range is then finite, and so are values far outside
 _MOST_VALUES = 20  # a discrete column with at most so many values keeps them as the levels of cells
-_MOST_CELLS = 2**62  # beyond which a cell's number does not fit an integer
 
 
 @dataclass(frozen=True)
@@ -252,11 +250,6 @@ class Scale:
     quantiles: np.ndarray
 
     @property
-    def origin(self) -> float:
-        """The value at position 0, in table units."""
-        return float(as_float(self.low))
-
-    @property
     def _span(self) -> float:
         """The width of the range, in table units."""
         return float(as_float(self.high) - as_float(self.low))
@@ -275,9 +268,12 @@ class Scale:
             return np.asarray((as_float(values) - as_float(self.low)) / self._span, dtype=np.float64)
         with np.errstate(over="ignore"):
             steps = np.abs(as_float(values) - as_float(self.low)) / self.grid.quantum
-        if (steps > self.grid.n_steps + MAX_STEPS).any():
-            rule = "must lie within 2**40 steps of its training range, where noise can still be told from the value"
-            raise self._error(steps > self.grid.n_steps + MAX_STEPS, column, rule)
+        far = steps > self.grid.n_steps + MAX_STEPS
+        if far.any():
+            raise DataError(
+                f"Column {self.name!r} must lie within 2**40 steps of its training range, where noise can still be "
+                f"told from the value; {int(far.sum()):,} values do not, the first is {shown(column[far].iloc[0])}."
+            )
         k, on_grid = self.grid.index(values)
         found.note(self.name, "off grid", ~on_grid | (values != given))
         return k.astype(np.float64)
@@ -292,10 +288,6 @@ class Scale:
                 f"Column {self.name!r} must hold times that its type can hold, as in the rows it was fitted on "
                 f"({self.dtype}); some are too far away."
             ) from None
-
-    def _error(self, which: BoolArray, column: pd.Series, rule: str) -> DataError:
-        first = shown(column.iloc[int(which.argmax())])
-        return DataError(f"Column {self.name!r} {rule}; {int(which.sum()):,} values do not, the first is {first}.")
 
     def column(self, position: Array) -> pd.Series:
         """Return the values at these positions."""
@@ -368,13 +360,7 @@ class Codec:
     True
     """
 
-    def __init__(
-        self,
-        *,
-        alpha: float = 0.05,
-        dequantise: bool = True,
-        key: Secret | None = None,
-    ) -> None:
+    def __init__(self, *, alpha: float = 0.05, dequantise: bool = True, key: Secret | None = None) -> None:
         if not 0 < alpha < 1:
             raise DataError(f"alpha must be in (0, 1); got {alpha!r}.")
         self.alpha = alpha
@@ -414,7 +400,7 @@ class Codec:
     @property
     def units_(self) -> tuple[Array, Array]:
         """Each dimension's place in table units: value = low + width·p/n (levels: their numbers; times: ticks)."""
-        low = [part.origin if isinstance(part, Scale) else 0.0 for _, part in self._dimensions()]
+        low = [as_float(part.low) if isinstance(part, Scale) else 0.0 for _, part in self._dimensions()]
         return np.array(low, dtype=np.float64), np.exp(self._log_width)
 
     def encode(self, X: pd.DataFrame, persons: Persons, found: OutsideValues | None = None) -> tuple[Array, Array]:
@@ -454,7 +440,21 @@ class Codec:
             raise DataError(f"x must have shape (n_rows, {len(self.names_)}); got {x.shape}.")
         if not np.isfinite(x).all():
             raise DataError("x must be finite; it has NaN or infinity.")
-        return self._frame(self._share(x) * self._n)
+        positions = self._share(x) * self._n
+        column_of = {name: positions[:, j] for j, name in enumerate(self.names_)}
+        frame = {}
+        for name in self.columns_:
+            if name in self.constants_:
+                value, dtype = self.constants_[name]
+                column = pd.Series([value] * len(positions), dtype=dtype)
+            elif name in self.levels_:
+                column = self.levels_[name].column(np.floor(column_of[str(name)]).astype(np.intp))
+            else:
+                column = self.scales_[name].column(column_of[str(name)])
+            if name in self.gaps_:
+                column = column.mask(column_of[self._gap_name(name)] >= 1)
+            frame[name] = column
+        return pd.DataFrame(frame)
 
     def values(self, x: Array) -> Array:
         """Return numbers in table units, (n_rows, D), with the noise still in them."""
@@ -531,22 +531,6 @@ class Codec:
         margin = np.maximum(MARGIN, n * 2.0**-50)
         return margin + (1 - 2 * margin) * persons.uniform(self.key, f"noise:{name}")
 
-    def _frame(self, positions: Array) -> pd.DataFrame:
-        column_of = {name: positions[:, j] for j, name in enumerate(self.names_)}
-        frame = {}
-        for name in self.columns_:
-            if name in self.constants_:
-                value, dtype = self.constants_[name]
-                column = pd.Series([value] * len(positions), dtype=dtype)
-            elif name in self.levels_:
-                column = self.levels_[name].column(np.floor(column_of[str(name)]).astype(np.intp))
-            else:
-                column = self.scales_[name].column(column_of[str(name)])
-            if name in self.gaps_:
-                column = column.mask(column_of[self._gap_name(name)] >= 1)
-            frame[name] = column
-        return pd.DataFrame(frame)
-
     def _check_constant(self, name: Any, column: pd.Series, is_missing: BoolArray, found: OutsideValues) -> None:
         value, _ = self.constants_[name]
         other = ((column != value).to_numpy() if value is not None else True) & ~is_missing
@@ -567,56 +551,49 @@ class Codec:
         for name, scale in self.scales_.items():
             known = X[name].dropna()
             if not scale.is_noisy and 2 * known.nunique() < len(known):
-                warnings.warn(
+                warn_user(
                     f"Column {name!r} repeats its values ({known.nunique():,} different ones in {len(known):,} rows) "
-                    "but they lie on no grid, so no noise can hide them: round it, or make it categorical.",
-                    DataWarning,
-                    stacklevel=3,
+                    "but they lie on no grid, so no noise can hide them: round it, or make it categorical."
                 )
 
 
-class BinLevels:
+class BinLevels(Levels):
     """Quantile bins of a number or time column, as levels with readable names such as '[18, 25)'.
 
     A value equal to an inner edge belongs to the bin above.
     """
 
-    def __init__(self, name: str, edges: np.ndarray, dtype: Any, has_missing: bool) -> None:
-        self.name = name
-        self.edges = edges
-        self.dtype = dtype
+    def __init__(self, name: str, edges: np.ndarray, fitted_dtype: Any, has_missing: bool) -> None:
         shown, names = [str(edge) for edge in edges], ["any"]
         if shown:
             names = [f"< {shown[0]}", *(f"[{a}, {b})" for a, b in pairwise(shown)), f"≥ {shown[-1]}"]
-        self.levels = Levels(name, names, np.dtype(object) if has_missing else TEXT_DTYPE, has_missing)
+        super().__init__(name, names, np.dtype(object) if has_missing else TEXT_DTYPE, has_missing)
+        self.edges, self.fitted_dtype = edges, fitted_dtype
 
     @classmethod
-    def fit(cls, name: str, column: pd.Series, n_bins: int) -> BinLevels:
+    def of(cls, name: str, column: pd.Series, n_bins: int) -> BinLevels:
         """Fit bins that hold about equally many of the known values."""
         values = np.sort(numbers(column.dropna()))
         places = np.arange(1, n_bins) * len(values) // n_bins
         edges = np.unique(values[places])
         return cls(name, edges[edges > values[0]], column.dtype, column.isna().any())
 
-    def __len__(self) -> int:
-        return len(self.levels)
-
     def codes(self, column: pd.Series, found: OutsideValues | None = None) -> npt.NDArray[np.intp]:
         """Return the bin of each value, or of each name of a bin in a decoded column."""
         is_missing = missing(column)
         has_gaps = bool(is_missing.any())
         known = column[~is_missing] if has_gaps else column
-        if column.dtype != self.dtype and len(known) and known.isin(self.levels.index).all():
-            return self.levels.codes(column)
+        if column.dtype != self.fitted_dtype and len(known) and known.isin(self.index).all():
+            return super().codes(column)
         if len(known):
-            check_same(self.name, column, self.dtype)
+            check_same(self.name, column, self.fitted_dtype)
         values, codes = numbers(known), np.zeros(len(known), dtype=np.intp)
         # Comparing is exact between integers of any width and times of any unit, where a common type would round.
         for edge in self.edges:
             codes += values >= edge
         if not has_gaps:
             return codes
-        with_gaps = np.full(len(column), self.levels.code_of_missing(is_missing, found))
+        with_gaps = np.full(len(column), self.code_of_missing(is_missing, found))
         with_gaps[~is_missing] = codes
         return with_gaps
 
@@ -652,11 +629,7 @@ class CellCodec:
     True
     """
 
-    def __init__(
-        self,
-        *,
-        n_bins: int = 4,
-    ) -> None:
+    def __init__(self, *, n_bins: int = 4) -> None:
         self.n_bins = n_bins
 
     def fit(self, X: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> CellCodec:
@@ -665,12 +638,6 @@ class CellCodec:
         self.levels_ = {name: self._fit_column(str(name), column, kind_of[name]) for name, column in X.items()}
         self.shape_ = tuple(len(levels) for levels in self.levels_.values())
         self.n_cells_ = prod(self.shape_)
-        if self.n_cells_ > _MOST_CELLS:
-            sizes = " × ".join(map(str, self.shape_))
-            raise DataError(
-                f"The cells of a table must be at most {_MOST_CELLS:.0e}; {sizes} are {float(self.n_cells_):.1e}. Use "
-                "fewer columns, or fewer bins."
-            )
         return self
 
     def encode(self, X: pd.DataFrame, found: OutsideValues | None = None) -> IntArray:
@@ -693,23 +660,15 @@ class CellCodec:
 
     def levels_of(self, cells: IntArray) -> IntArray:
         """Return the levels of each cell, shape (n_cells, n_columns)."""
-        cells = np.asarray(cells, dtype=np.int64)
-        if len(cells) and not 0 <= cells.min() <= cells.max() < self.n_cells_:
-            raise DataError(f"cells must be in 0 … {self.n_cells_ - 1}; got {cells.min()} … {cells.max()}.")
         return np.stack(np.unravel_index(cells, self.shape_), axis=1).astype(np.int64)
 
     def from_levels(self, levels: IntArray) -> pd.DataFrame:
         """Return the rows of these combinations of levels."""
-        columns = {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.decoded_levels.items())}
+        columns = {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
         return pd.DataFrame(columns, index=pd.RangeIndex(len(levels)), copy=False)
 
-    @property
-    def decoded_levels(self) -> dict[Hashable, Levels]:
-        """Levels that each column is decoded to; of bins, their names."""
-        return {name: part.levels if isinstance(part, BinLevels) else part for name, part in self.levels_.items()}
-
-    def _fit_column(self, name: str, column: pd.Series, kind: str) -> Levels | BinLevels:
+    def _fit_column(self, name: str, column: pd.Series, kind: str) -> Levels:
         keeps_values = kind == "discrete" and column.nunique() <= _MOST_VALUES
         if kind == "categorical" or keeps_values or not column.notna().any():
             return Levels.fit(name, column)
-        return BinLevels.fit(name, column, self.n_bins)
+        return BinLevels.of(name, column, self.n_bins)

@@ -52,14 +52,6 @@ def test_dates_and_missing_values():
         codec.encode(frame.assign(t=1))
 
 
-def test_too_many_cells():
-    frame = pd.DataFrame({f"c{j}": np.arange(16) for j in range(20)})
-    with pytest.raises(DataError, match=r"at most .* are 1\.2e\+24"):
-        CellCodec().fit(frame)
-    with pytest.raises(ValueError, match="cells must be in 0"):
-        CellCodec().fit(frame[["c0"]]).decode(np.array([16]))
-
-
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, "Int64"])
 def test_large_integers_fall_into_their_bins(dtype):
     values = 2**60 + np.arange(40)

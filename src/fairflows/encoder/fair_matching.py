@@ -19,7 +19,7 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.codec import CellCodec, one_hot
+from fairflows.codec import CellCodec, Levels, one_hot
 from fairflows.density.cell_counts import CellCounts, CellDensity, SmoothedCounts
 from fairflows.encoder.base import (
     EncodedColumns,
@@ -131,7 +131,7 @@ class FairMatching(Encoder):
         if scores is not None:
             labels = scores.argmax(axis=1)
             self.split_ = np.stack([label_split(reference, of_group, labels) for of_group in log_p])
-        parts = {str(name): part for name, part in self.model_.codec.decoded_levels.items()}
+        parts = {str(name): part for name, part in self.model_.codec.levels_.items()}
         schema = Schema({name: part.kind for name, part in parts.items()})
         self.output_ = EncodedColumns({name: part.dtype for name, part in parts.items()}, schema)
         self._mix()
@@ -349,8 +349,7 @@ def _classes_in_cells(codec: CellCodec, cells: IntArray, group: Groups, y: Group
 
 def cells_of_encoded(codec: CellCodec, frame: pd.DataFrame) -> IntArray:
     """Return the cells behind encoded rows."""
-    levels = [part.codes(frame.iloc[:, j]) for j, part in enumerate(codec.decoded_levels.values())]
-    return codec.cells_of(levels)
+    return codec.cells_of([Levels.codes(part, frame.iloc[:, j]) for j, part in enumerate(codec.levels_.values())])
 
 
 def _fit_densities(

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from fairflows.bounds import cell_upper_bound, total_variation
-from fairflows.bounds.arguments import FloatArray
 from fairflows.paper.baselines.fare import FARE, fare_upper_bound
 from fairflows.paper.experiments.problems import cells_by_group
 from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Outcome, Setting, new_figure
@@ -56,7 +56,7 @@ def simulated(n: int, k: int, trials: int, rng: np.random.Generator) -> dict[str
     return {"rows": n, "cells": k, "true Δ": truth, **means, **missed}
 
 
-def weissman_upper_bound(counts: FloatArray, delta: float) -> FloatArray:
+def weissman_upper_bound(counts: NDArray, delta: float) -> NDArray:
     r"""Return a bound on the distance of two groups from a bound on each group's own deviation.
 
     .. math:: Δ \le \widehat{TV} + \tfrac12 \sum_a \sqrt{\frac{2}{n_a} \log\frac{2 (2^k - 2)}{δ}}
