@@ -184,7 +184,7 @@ def test_three_groups_become_alike_with_every_seed():
         ({"density": [MixtureDensity(1)]}, r"one entry per group \(3\); got 1"),
         ({"density": {"f": None}}, "none for 'm'"),
         ({"criterion": "luck"}, "criterion"),
-        ({"scalarisation": "sum"}, "scalarisation must be 'convex' or 'chebyshev'; got 'sum'"),
+        ({"scalarisation": "sum"}, "scalarisation must be one of 'convex', 'chebyshev'; got 'sum'"),
         ({"validation": 1.0}, r"validation must be a share in \[0, 1\); got 1\.0"),
         ({"alpha": 0.0}, r"alpha must be in \(0, 1\)"),
         ({"n_epochs": 0}, "n_epochs must be a whole number of at least 1; got 0"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol, Self
@@ -192,8 +192,6 @@ class KnownDensity(Density):
     torch.Size([5])
     """
 
-    place: Tensor
-
     def __init__(self, distribution: Distribution):
         super().__init__()
         name = type(distribution).__name__
@@ -205,9 +203,6 @@ class KnownDensity(Density):
             # torch has no public name for this. A check of arguments would wait for the device, and raise where a model
             # diverges, which the training reports.
             part._validate_args = False
-        tensors = [value for _, _, value in _tensors(self._made_of)]
-        widest = max(tensors, key=lambda value: value.element_size(), default=torch.zeros(()))
-        self.register_buffer("place", widest.new_zeros(()), persistent=False)  # follows .to() and .double()
         shape = tuple(self.sample(16, torch.Generator().manual_seed(0)).shape)
         if len(shape) != 2:
             raise DataError(
@@ -217,11 +212,12 @@ class KnownDensity(Density):
         self.n_features = shape[1]
         check_density(self, name)
 
-    def _moved(self) -> Distribution:
-        """Return the distribution, with its tensors where this module is."""
-        for part, name, value in list(_tensors(self._made_of)):
-            vars(part)[name] = value.to(self.place)
-        return self.distribution
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move the distribution's tensors, too: torch calls this in ``.to()``, ``.double()`` and the like."""
+        for part in self._made_of:
+            tensors = {name: value for name, value in vars(part).items() if isinstance(value, Tensor)}
+            vars(part).update({name: fn(value) for name, value in tensors.items()})
+        return super()._apply(fn, recurse)
 
     def fit(self, x: Tensor, random_state: int = 0) -> Self:
         """Return the density itself, because it is known."""
@@ -229,7 +225,7 @@ class KnownDensity(Density):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Return log-densities (...) of points (..., D)."""
-        return self._moved().log_prob(x)
+        return self.distribution.log_prob(x)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Return draws (n, D)."""
@@ -240,7 +236,7 @@ class KnownDensity(Density):
             torch.default_generator.manual_seed(seed)
             if device.type == "cuda":
                 torch.cuda.manual_seed(seed)
-            return self._moved().sample((n,)).detach()
+            return self.distribution.sample((n,)).detach()
 
 
 class InModelSpace(Density):
@@ -305,14 +301,6 @@ def _parts(source: Any) -> Iterator[Any]:
         for value in list(vars(source).values()):
             for item in value if isinstance(value, list | tuple) else [value]:
                 yield from _parts(item)
-
-
-def _tensors(parts: Sequence[Any]) -> Iterator[tuple[Any, str, Tensor]]:
-    """Yield the floating-point tensors of a distribution's parts: their owner, their name, and themselves."""
-    for part in parts:
-        for name, value in vars(part).items():
-            if isinstance(value, Tensor) and value.is_floating_point():
-                yield part, name, value
 
 
 class GroupDensities(nn.Module):
@@ -418,14 +406,11 @@ class GroupDensities(nn.Module):
             )
         blocks = x.reshape(-1, len(self.members), n_rows // self.n_labels, n_features)
         by_member = blocks.transpose(0, 1).flatten(1, 2)  # (K·L, rows of all models, D)
-        log_p = self._log_prob(by_member).unflatten(1, (blocks.shape[0], -1)).transpose(0, 1)
-        return log_p.reshape(*lead, n_groups, n_rows)
-
-    def _log_prob(self, x: Tensor) -> Tensor:
         stack = self._stacked()
-        if stack is not None:
-            return stack.log_prob(x)
-        return torch.stack([member.log_prob(part) for member, part in zip(self.members, x, strict=True)])
+        if stack is None:
+            alone = [member.log_prob(part) for member, part in zip(self.members, by_member, strict=True)]
+        log_p = torch.stack(alone) if stack is None else stack.log_prob(by_member)
+        return log_p.unflatten(1, (blocks.shape[0], -1)).transpose(0, 1).reshape(*lead, n_groups, n_rows)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Return draws (K, L·n, D): n of every density, label after label."""

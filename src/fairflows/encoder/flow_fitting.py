@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from fairflows.steps import chosen_device
 from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, train
 
 if TYPE_CHECKING:
-    from fairflows.encoder.fair_flow import FairFlow, GroupDensity
+    from fairflows.encoder.fair_flow import FairFlow
 
 _RESTART = 1_000_003  # seeds of restarts are this far apart: users count seeds from 0
 _FEWEST_HELD_OUT = 5  # rows of the smallest group; a smaller table needs all its rows for training
@@ -50,24 +51,20 @@ def fit_flows(
         fit_part = replace(_by_group(s, labels, rows, train_rows, device), noise=noise)
     training = _training_settings(settings, fit_part.smallest)
     densities, label_densities, label_numbers = _densities(settings, fit_part)
-    likelihood = _held_out_likelihood(densities, held_part, log_det, rows.group, held_rows)
+    likelihood = None
+    if held_part.smallest:
+        units = [log_det[held_rows & (rows.group == a)].mean() for a in range(n_groups)]
+        likelihood = np.array(densities.score(held_part.x)) + np.array(units)
 
     starts = [s + _RESTART * r for s in seeds for r in range(settings.n_restarts)]
     gamma, model_seeds = zip(*product(gammas, starts), strict=True)
     bijection = _bijection(settings, x.shape[1], n_groups, model_seeds).to(device)
-    n_classes = 0 if labels is None else len(label_values(settings))
     head = None
-    if n_classes:
+    if labels is not None:
+        n_classes = len(label_values(settings))
         head = StackedMLP(x.shape[1], settings.head, n_classes, seeds=model_seeds, stream="head").to(device)
-    result = train(
-        bijection,
-        head,
-        label_densities or densities,
-        fit_part,
-        gamma=gamma,
-        seeds=model_seeds,
-        settings=training,
-    )
+    used = label_densities or densities
+    result = train(bijection, head, used, fit_part, gamma=gamma, seeds=model_seeds, settings=training)
 
     bijection, densities = bijection.double().cpu(), densities.double().cpu()
     head = None if head is None else head.double().cpu()
@@ -120,36 +117,31 @@ def _hold_out(
 
 def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, GroupDensities | None, tuple[int, ...]]:
     """Return p̂_a, and where the criterion needs them p̂(x | a, y) with the numbers of their labels."""
-    device = rows.x[0].device
-    given = settings.density
+    given, groups = settings.density, settings.groups_
     if isinstance(given, Mapping):
-        missing = [group for group in settings.groups_ if group not in given]
+        missing = [group for group in groups if group not in given]
         if missing:
             raise DataError(f"density must have an entry for every group; there is none for {missing[0]!r}.")
-        given = [given[group] for group in settings.groups_]
-    if isinstance(given, list | tuple) and not all(isinstance(d, Density) and d.n_features == 0 for d in given):
-        if settings.criterion != "demographic_parity":
-            raise DataError("known densities go with criterion='demographic_parity' only.")
-        return _known(settings, given).to(device), None, ()
+        given = [given[group] for group in groups]
     template = list(given) if isinstance(given, list | tuple) else _density(given)
-    if isinstance(template, list) and len(template) != len(settings.groups_):
-        raise DataError(f"density must have one entry per group ({len(settings.groups_)}); got {len(template)}.")
-    names, seed = settings.groups_, settings.random_state
-    densities = GroupDensities.fit(template, rows.x, group_names=names, random_state=seed, noise=rows.noise)
+    if isinstance(template, list):
+        if len(template) != len(groups):
+            raise DataError(f"density must have one entry per group ({len(groups)}); got {len(template)}.")
+        if not all(isinstance(density, Density) and density.n_features == 0 for density in template):
+            if settings.criterion != "demographic_parity":
+                raise DataError("known densities go with criterion='demographic_parity' only.")
+            # They were stated in table units.
+            low, width = (torch.as_tensor(values, dtype=torch.float64) for values in settings.codec_.units_)
+            known = [density if isinstance(density, Density) else KnownDensity(density) for density in template]
+            in_model_space = [InModelSpace(density, low, width, settings.alpha) for density in known]
+            return GroupDensities(in_model_space).to(rows.x[0].device), None, ()
+    fit = partial(GroupDensities.fit, template, rows.x, group_names=groups, random_state=settings.random_state)
+    densities = fit(noise=rows.noise)
     if settings.criterion == "demographic_parity":
         return densities, None, ()
     last = len(label_values(settings)) - 1
     numbers = (last,) if settings.criterion == "equal_opportunity" else tuple(range(last + 1))
-    by_label = GroupDensities.fit(
-        template,
-        rows.x,
-        rows.y,
-        of_labels=numbers,
-        group_names=names,
-        random_state=seed,
-        noise=rows.noise,
-    )
-    return densities, by_label, numbers
+    return densities, fit(rows.y, of_labels=numbers, noise=rows.noise), numbers
 
 
 def _density(given: object) -> Density:
@@ -160,28 +152,6 @@ def _density(given: object) -> Density:
     if given == "realnvp" or given == "spline":
         return FlowDensity(given)
     raise DataError(f"density must be 'mixture', 'realnvp', 'spline' or a density; got {given!r}.")
-
-
-def _known(settings: FairFlow, given: Sequence[GroupDensity]) -> GroupDensities:
-    """Return densities that were stated in table units as densities of model space."""
-    if len(given) != len(settings.groups_):
-        raise DataError(f"density must have one entry per group ({len(settings.groups_)}); got {len(given)}.")
-    low, width = (torch.as_tensor(values, dtype=torch.float64) for values in settings.codec_.units_)
-    known = [d if isinstance(d, Density) else KnownDensity(d) for d in given]
-    return GroupDensities([InModelSpace(density, low, width, settings.alpha) for density in known])
-
-
-def _held_out_likelihood(
-    densities: GroupDensities,
-    held: GroupRows,
-    log_det: FloatArray,
-    group: Groups,
-    held_rows: npt.NDArray[np.bool_],
-) -> FloatArray | None:
-    if held.smallest == 0:
-        return None
-    units = [log_det[held_rows & (group == a)].mean() for a in range(len(held.x))]
-    return np.array(densities.score(held.x)) + np.array(units)
 
 
 def _bijection(settings: FairFlow, n_features: int, n_groups: int, seeds: Sequence[int]) -> Bijection:

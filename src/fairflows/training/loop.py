@@ -14,7 +14,7 @@ from fairflows.bijection import Bijection, StackedMLP, generator_of
 from fairflows.density import GroupDensities
 from fairflows.density.base import FreshNoise
 from fairflows.display import progress_bar
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, check_choice
 from fairflows.steps import AdamSteps, chosen_threads, milestone_rate
 from fairflows.training.algorithm1 import (
     Batch,
@@ -72,8 +72,7 @@ class TrainingSettings:
     progress: bool = False  # show a progress bar with the losses
 
     def __post_init__(self) -> None:
-        if self.scalarisation not in get_args(Scalarisation):
-            raise DataError(f"scalarisation must be 'convex' or 'chebyshev'; got {self.scalarisation!r}.")
+        check_choice("scalarisation", self.scalarisation, get_args(Scalarisation))
         if self.scalarisation == "chebyshev" and self.ramp_epochs >= self.epochs:
             raise DataError(
                 f"ramp_epochs must be less than the {self.epochs} epochs with scalarisation='chebyshev', which begins "
@@ -185,8 +184,7 @@ def train(
             if settings.progress:  # reading the losses waits for the device
                 task, kl, joint = history[epoch].nanmean(1).tolist()
                 show(epoch + 1, settings.epochs, f"task {task:.3f} · KL {kl:.3f} · joint {joint:.3f}")
-    diverged = _diverged(trained, history)
-    _report_divergence(diverged, gamma, settings.learning_rate)
+    diverged = _diverged(trained, history, gamma, settings.learning_rate)
     task, kl, joint = history.unbind(1)
     return TrainingResult(task, kl, joint, record.lowest, record.highest, diverged)
 
@@ -332,25 +330,22 @@ class _LossRecord:
         torch.maximum(self.highest, values, out=self.highest)
 
 
-def _diverged(trained: Sequence[nn.Parameter], history: Tensor) -> Tensor:
+def _diverged(trained: Sequence[nn.Parameter], history: Tensor, gamma: Sequence[float], learning_rate: float) -> Tensor:
+    """Return which models did not stay finite, (M,); warn of them, or raise if these are all models."""
     finite = torch.isfinite(history[-1, -1])  # the joint loss: the divergence may be infinite where γ = 0
     for parameter in trained:
         finite &= torch.isfinite(parameter.detach()).flatten(1).all(1)
-    return ~finite
-
-
-def _report_divergence(diverged: Tensor, gamma: Sequence[float], learning_rate: float) -> None:
-    if not bool(diverged.any()):
-        return
-    lost = diverged.nonzero()[:, 0].tolist()
+    lost = (~finite).nonzero()[:, 0].tolist()
     message = (
-        f"{len(lost)} of {len(diverged)} models did not stay finite "
+        f"{len(lost)} of {len(finite)} models did not stay finite "
         f"(models {lost}, gamma {[round(float(gamma[m]), 4) for m in lost]}): "
         f"lower learning_rate (now {learning_rate:g}) or gamma, and take densities that are positive everywhere."
     )
-    if len(lost) == len(diverged):
+    if len(lost) == len(finite):
         raise DivergedError(message)
-    warnings.warn(message, RuntimeWarning, stacklevel=3)
+    if lost:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    return ~finite
 
 
 @torch.no_grad()
@@ -361,15 +356,9 @@ def log_density_table(bijection: Bijection, densities: GroupDensities, n: int, g
     densities by group and label, call it for each ``densities.for_label(l)``. Both parts are evaluated in their own
     precision: pass ``.double()`` copies for a certificate. The generator is on the device of the densities.
     """
-    K = densities.n_groups
-    parts = [_log_densities(bijection, densities, size, generator).double().cpu() for size in _parts(n, K)]
-    return torch.cat(parts, dim=1)
-
-
-def _parts(n: int, n_groups: int) -> list[int]:
-    """Return numbers of draws that add up to n, each so small that decoding all draws by all groups fits."""
-    chunk = max(1, _DECODED_AT_A_TIME // n_groups**2)
-    return [min(chunk, n - start) for start in range(0, n, chunk)]
+    most = max(1, _DECODED_AT_A_TIME // densities.n_groups**2)  # draws that all groups decode at a time
+    sizes = [min(most, n - start) for start in range(0, n, most)]
+    return torch.cat([_log_densities(bijection, densities, size, generator).double().cpu() for size in sizes], dim=1)
 
 
 def _log_densities(bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator) -> Tensor:
