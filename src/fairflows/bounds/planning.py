@@ -267,13 +267,7 @@ def rows_needed(target: float, delta: float, shares: ArrayLike = (0.5, 0.5)) -> 
     return np.ceil(shares * (cell_radius(shares, delta).max() / target) ** 2).astype(np.int64)
 
 
-def check_reachable(
-    n: Mapping[str, int],
-    delta: float,
-    *,
-    target: float | None = None,
-    n_models: int = 1,
-) -> None:
+def check_reachable(n: Mapping[str, int], delta: float, *, target: float | None = None, n_models: int = 1) -> None:
     """Refuse a target Δ that so many persons cannot show, even if the cells reveal nothing; say how many it takes.
 
     `n` are the persons of each group that will be counted, by the group's name; several models share them out evenly,

@@ -192,13 +192,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Encode rows that `read` returned; the result has the columns of ``output_``."""
 
-    def fit(
-        self,
-        X: RowsLike,
-        y: LabelsLike | None = None,
-        *,
-        sensitive_features: Role | None = None,
-    ) -> Self:
+    def fit(self, X: RowsLike, y: LabelsLike | None = None, *, sensitive_features: Role | None = None) -> Self:
         """Fit the encoder.
 
         Parameters
@@ -291,11 +285,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         return handed_over(X, encoded)
 
     def fit_transform(
-        self,
-        X: RowsLike,
-        y: LabelsLike | None = None,
-        *,
-        sensitive_features: Role | None = None,
+        self, X: RowsLike, y: LabelsLike | None = None, *, sensitive_features: Role | None = None
     ) -> Frame:
         """Fit the encoder, then encode the same rows."""
         X = materialised(X)

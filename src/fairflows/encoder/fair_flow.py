@@ -203,11 +203,7 @@ class FairFlow(Encoder):
         labels = None if label is None else label.values
         if self.criterion != "demographic_parity" and labels is None:
             raise DataError(f"criterion {self.criterion!r} speaks of labels; pass y.")
-        self.codec_ = Codec(
-            alpha=self.alpha,
-            dequantise=self.dequantise,
-            key=rows.key,
-        ).fit(rows.X, labels, rows.kinds)
+        self.codec_ = Codec(alpha=self.alpha, dequantise=self.dequantise, key=rows.key).fit(rows.X, labels, rows.kinds)
         self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(len(self.codec_.names_)))
         x, log_det = self.codec_.encode(rows.X, rows.persons.named_or_numbered(), rows.outside)
         return fit_flows(self, x, log_det, labels, rows, gammas, seeds)

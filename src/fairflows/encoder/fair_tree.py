@@ -211,21 +211,23 @@ class TreeScores:
 
     of_labels: list[Score | None]  # None where a label does not vary
     components: PrincipalComponents  # of the columns
-    n_of_label: int  # how many scores those of the labels are: one for each of more than two classes
 
     @classmethod
     def fit(cls, tree: FairTree, rows: TrainingRows, places: npt.NDArray[np.intp]) -> TreeScores:
         """Fit the scores of some rows of a table; a label that does not vary among them has none."""
-        of_labels: list[Score | None] = []
-        n_of_label = 0
-        for label in rows.labels:
-            n_values = len(np.unique(label.values[places]))
-            varies = n_values > 1
-            of_labels.append(_fit_label_score(tree, rows, label, places, _MOST_SCORED) if varies else None)
-            n_of_label += varies * (1 if label.classes is None or n_values == 2 else n_values)
+        varies = [len(np.unique(label.values[places])) > 1 for label in rows.labels]
+        of_labels = [
+            _fit_label_score(tree, rows, label, places, _MOST_SCORED) if has_score else None
+            for label, has_score in zip(rows.labels, varies, strict=True)
+        ]
         X = rows.X.iloc[places]
         components = PrincipalComponents.fit(X, tree.columns_, _MOST_COMPONENTS, tree.random_state)
-        return cls(of_labels, components, n_of_label)
+        return cls(of_labels, components)
+
+    @property
+    def n_of_label(self) -> int:
+        """How many scores those of the labels are: one for each of more than two classes."""
+        return sum(len(score.baseline) for score in self.of_labels if score is not None)
 
     def values(self, X: pd.DataFrame) -> FloatArray:
         """Return the scores of rows, (n_rows, n_scores)."""

@@ -26,15 +26,7 @@ from fairflows.codec import Levels, OutsideValues
 from fairflows.encoder.base import FloatArray
 from fairflows.encoder.rows import TrainingRows
 from fairflows.exceptions import DataError
-from fairflows.table.columns import (
-    check_column,
-    check_features,
-    floats,
-    has_order,
-    is_number,
-    is_time,
-    missing,
-)
+from fairflows.table.columns import check_column, check_features, floats, has_order, is_number, is_time, missing
 from fairflows.table.persons import Places
 
 _DIGITS = 9  # of a score that are compared; matrix products differ in the last ones by the size of the batch
@@ -72,14 +64,14 @@ def rounded(scores: FloatArray) -> FloatArray:
 
 def score_columns(X: pd.DataFrame, kinds: Mapping[str, str]) -> dict[Hashable, ScoreColumn]:
     """Return the content of each column; a declared categorical column holds categories of any type."""
-    return {name: _score_column(str(name), X[name], kinds.get(name)) for name in X}
-
-
-def _score_column(name: str, column: pd.Series, kind: str | None) -> ScoreColumn:
-    check_column(name, column)
-    if not has_order(column.dtype) or kind == "categorical":
-        return Levels.fit(name, column)
-    return OrderedColumn("times" if is_time(column.dtype) else "numbers", bool(column.hasnans))
+    found: dict[Hashable, ScoreColumn] = {}
+    for name, column in X.items():
+        check_column(str(name), column)
+        if not has_order(column.dtype) or kinds.get(name) == "categorical":
+            found[name] = Levels.fit(str(name), column)
+        else:
+            found[name] = OrderedColumn("times" if is_time(column.dtype) else "numbers", bool(column.hasnans))
+    return found
 
 
 def check_columns(X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], found: OutsideValues) -> None:
