@@ -30,16 +30,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fairflows.exceptions import DataError
-
-if TYPE_CHECKING:
-    from zuko.transforms import MonotonicRQSTransform
 
 __all__ = ["Bijection", "NeuralSpline", "RealNVP", "StackedMLP", "check_bijection"]
 
@@ -415,14 +412,6 @@ class AffineCouplings:
         return state[..., : z.shape[-1]].reshape(z.shape), log_det.view(z.shape[:-1])
 
 
-def _spline(knots: Tensor, n_bins: int, bound: float) -> MonotonicRQSTransform:
-    """Return the transform with unconstrained widths, heights and slopes (..., 3 n_bins − 1)."""
-    from zuko.transforms import MonotonicRQSTransform  # only the splines need zuko
-
-    widths, heights, slopes = knots.split([n_bins, n_bins, n_bins - 1], dim=-1)
-    return MonotonicRQSTransform(widths, heights, slopes, bound=bound, slope=_LEAST_SLOPE)
-
-
 class NeuralSpline(Bijection):
     """Spline couplings for K groups of M models.
 
@@ -489,13 +478,16 @@ class NeuralSpline(Bijection):
         return self._pass(self.stacked(z), list(reversed(range(len(self._moved)))), inverse=True)
 
     def _pass(self, x: Tensor, blocks: Sequence[int], inverse: bool) -> tuple[Tensor, Tensor]:
+        from zuko.transforms import MonotonicRQSTransform  # only the splines need zuko
+
         columns = list(x.unbind(-1))
         log_det = torch.zeros_like(x[..., 0])
         for block in blocks:
             passive = torch.stack([columns[j] for j in self.passive[block]], dim=-1)
             moved = torch.stack([columns[j] for j in self._moved[block]], dim=-1)
             knots = self.conditioners[block](passive).unflatten(-1, (moved.shape[-1], -1))
-            spline = _spline(knots, self.n_bins, self.bound)
+            shape = knots.split([self.n_bins, self.n_bins, self.n_bins - 1], dim=-1)  # widths, heights and slopes
+            spline = MonotonicRQSTransform(*shape, bound=self.bound, slope=_LEAST_SLOPE)
             moved, increment = (spline.inv if inverse else spline).call_and_ladj(moved)
             log_det = log_det + increment.sum(-1)
             for j, column in zip(self._moved[block], moved.unbind(-1), strict=True):

@@ -224,7 +224,7 @@ class Scale:
         # log_width is the log of the training range in table units (times: in ticks of the column's own unit).
         if grid is None:
             self.n = 1.0
-            self.log_width = float(np.log(self._span))
+            self.log_width = float(np.log(as_float(high) - as_float(low)))
         else:
             # Without noise the largest value sits at the very end of the range, with noise one step before it.
             self.n = float(grid.n_steps if is_noisy else grid.n_steps - 1)
@@ -249,11 +249,6 @@ class Scale:
 
     quantiles: np.ndarray
 
-    @property
-    def _span(self) -> float:
-        """The width of the range, in table units."""
-        return float(as_float(self.high) - as_float(self.low))
-
     def position(self, column: pd.Series, found: OutsideValues) -> Array:
         """Return positions without noise, and note values beyond the range and between grid points in `found`."""
         is_of_type = column.dtype == self.dtype
@@ -264,10 +259,11 @@ class Scale:
             values = self._in_own_unit(given)
             found.note(self.name, "off grid", values != given)  # times between two ticks of the column's unit
         found.note(self.name, "beyond", (values < self.low) | (values > self.high))
+        distance = as_float(values) - as_float(self.low)
         if self.grid is None:
-            return np.asarray((as_float(values) - as_float(self.low)) / self._span, dtype=np.float64)
+            return np.asarray(distance / (as_float(self.high) - as_float(self.low)), dtype=np.float64)
         with np.errstate(over="ignore"):
-            steps = np.abs(as_float(values) - as_float(self.low)) / self.grid.quantum
+            steps = np.abs(distance) / self.grid.quantum
         far = steps > self.grid.n_steps + MAX_STEPS
         if far.any():
             raise DataError(
@@ -509,23 +505,24 @@ class Codec:
 
     def _positions(
         self, name: Any, column: pd.Series, persons: Persons, found: OutsideValues
-    ) -> list[tuple[str, Array | BoolArray]]:
-        """Return the positions of a column's values, in each dimension that it has, by the dimension's name."""
+    ) -> Iterator[tuple[str, Array]]:
+        """Yield the positions of a column's values in each dimension that it has, with the dimension's name."""
         middle = np.float64(0 if self.dequantise else 0.5)  # of a level's step, where no noise is to come
         if name in self.levels_:
-            return [(str(name), self.levels_[name].codes(column, found) + middle)]
-        is_missing, gaps = missing(column), self.gaps_.get(name)
+            yield str(name), self.levels_[name].codes(column, found) + middle
+            return
+        is_missing = missing(column)
         if name in self.constants_:
             self._check_constant(name, column, is_missing, found)
-            positions: list[tuple[str, Array | BoolArray]] = []
         else:
-            if gaps is None:
+            if name not in self.gaps_:
                 found.note(str(name), "missing", is_missing)
             if is_missing.any():
                 # A draw from the known values: a fixed one would be an atom, and give its rows away.
                 column = self.scales_[name].fill(column, persons.uniform(self.key, f"missing:{name}"))
-            positions = [(str(name), self.scales_[name].position(column, found))]
-        return positions if gaps is None else [*positions, (self._gap_name(name), is_missing + middle)]
+            yield str(name), self.scales_[name].position(column, found)
+        if name in self.gaps_:
+            yield self._gap_name(name), is_missing + middle
 
     def _noise(self, persons: Persons, name: str, n: Array) -> Array:
         margin = np.maximum(MARGIN, n * 2.0**-50)
@@ -581,21 +578,15 @@ class BinLevels(Levels):
     def codes(self, column: pd.Series, found: OutsideValues | None = None) -> npt.NDArray[np.intp]:
         """Return the bin of each value, or of each name of a bin in a decoded column."""
         is_missing = missing(column)
-        has_gaps = bool(is_missing.any())
-        known = column[~is_missing] if has_gaps else column
+        known = column[~is_missing]
         if column.dtype != self.fitted_dtype and len(known) and known.isin(self.index).all():
             return super().codes(column)
         if len(known):
             check_same(self.name, column, self.fitted_dtype)
-        values, codes = numbers(known), np.zeros(len(known), dtype=np.intp)
+        values, codes = numbers(known), np.full(len(column), self.code_of_missing(is_missing, found))
         # Comparing is exact between integers of any width and times of any unit, where a common type would round.
-        for edge in self.edges:
-            codes += values >= edge
-        if not has_gaps:
-            return codes
-        with_gaps = np.full(len(column), self.code_of_missing(is_missing, found))
-        with_gaps[~is_missing] = codes
-        return with_gaps
+        codes[~is_missing] = sum((values >= edge for edge in self.edges), np.zeros(len(known), dtype=np.intp))
+        return codes
 
 
 def one_hot(cells: IntArray, levels: Sequence[int]) -> csr_matrix:

@@ -29,6 +29,13 @@ def milestone_rate(start: float, step: int, n_steps: int) -> float:
     return start * 0.1 ** ((step >= n_steps // 3) + (step >= 2 * n_steps // 3))
 
 
+def drawn_rows(sizes: Tensor, n_steps: int, batch_size: int, generator: torch.Generator) -> Tensor:
+    """Draw numbers of rows with replacement, (T, K, B), from the rows of K groups that follow each other."""
+    shape = (n_steps, len(sizes), batch_size)
+    uniform = torch.rand(shape, generator=generator, device=sizes.device, dtype=torch.float64)
+    return (sizes.cumsum(0) - sizes)[:, None] + (uniform * sizes[:, None]).long()
+
+
 class AdamSteps:
     """Adam steps on a loss that reads and writes fixed buffers; the numbers are the same captured or not.
 

@@ -13,7 +13,6 @@ independently for each group. So a bound on their distance follows from the inte
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -177,24 +176,17 @@ def checked_blocks(blocks: ArrayLike) -> IntArray:
 
 def _drawn_distances(blocks: IntArray, n_draws: int, sizes: IntArray | None = None) -> FloatArray:
     """Draw the largest distance between two groups, of true probabilities or of counts of `sizes` fresh persons."""
-    generator = np.random.default_rng(_SEED)
-    parts = (_probabilities(blocks, n, generator, sizes) for n in _chunks(n_draws, blocks.size))
-    return np.concatenate([_largest_distance(part) for part in parts])
+    generator, most, found = np.random.default_rng(_SEED), max(1, _NUMBERS_AT_ONCE // blocks.size), []
+    for start in range(0, n_draws, most):
+        drawn = generator.standard_gamma(blocks, size=(min(most, n_draws - start), *blocks.shape))
+        drawn /= drawn.sum(axis=-1, keepdims=True)
+        if sizes is not None:
+            drawn = generator.multinomial(sizes, drawn) / sizes[:, None]
+        found.append(_largest_distance(drawn))
+    return np.concatenate(found)
 
 
 def _largest_distance(p: FloatArray) -> FloatArray:
     """Return max_{a<b} ½ Σ_j |p_aj - p_bj| of laws of shape (n, K, k)."""
     K = p.shape[1]
     return np.max([np.abs(p[:, a] - p[:, b]).sum(axis=1) / 2 for a in range(K) for b in range(a)], axis=0)
-
-
-def _probabilities(blocks: IntArray, n: int, generator: np.random.Generator, sizes: IntArray | None) -> FloatArray:
-    drawn = generator.standard_gamma(blocks, size=(n, *blocks.shape))
-    drawn /= drawn.sum(axis=-1, keepdims=True)
-    return drawn if sizes is None else generator.multinomial(sizes, drawn) / sizes[:, None]
-
-
-def _chunks(n_draws: int, numbers_per_draw: int) -> Iterator[int]:
-    most = max(1, _NUMBERS_AT_ONCE // numbers_per_draw)
-    for start in range(0, n_draws, most):
-        yield min(most, n_draws - start)

@@ -34,7 +34,7 @@ from fairflows.density.cell_counts import (
     in_chunks,
 )
 from fairflows.exceptions import DataError
-from fairflows.steps import AdamSteps, chosen_device, chosen_threads, milestone_rate
+from fairflows.steps import AdamSteps, chosen_device, chosen_threads, drawn_rows, milestone_rate
 
 _ROWS_FOR_BIC = 20_000
 _UNTIL_GIVEN_UP = 3  # components more than the best number so far
@@ -271,10 +271,8 @@ class FlowDensity(Density):
         data = torch.cat(list(rows))
         device = data.device
         sizes = torch.tensor([len(x) for x in rows], device=device)
-        first = sizes.cumsum(0) - sizes
         generator = torch.Generator(device).manual_seed(random_state)
-        shape = (_ROUND, len(rows), self.batch_size)
-        pool = data.new_empty(*shape, data.shape[1])
+        pool = data.new_empty(_ROUND, len(rows), self.batch_size, data.shape[1])
         position = torch.zeros(1, dtype=torch.long, device=device)
 
         def loss() -> Tensor:
@@ -292,8 +290,7 @@ class FlowDensity(Density):
         with chosen_threads(device) as run:
             for step in range(self.n_steps):
                 if step % _ROUND == 0:
-                    uniform = torch.rand(*shape, generator=generator, device=device, dtype=torch.float64)
-                    chosen = first[:, None] + (uniform * sizes[:, None]).long()
+                    chosen = drawn_rows(sizes, _ROUND, self.batch_size, generator)
                     pool.copy_(data[chosen] if noise is None else noise.add(data[chosen], generator))
                     position.zero_()
                 steps.set_learning_rate(milestone_rate(self.learning_rate, step, self.n_steps))

@@ -314,13 +314,6 @@ class FittedFlow:
             scores = [self.head(part[None])[0] for part in torch.tensor(z).split(ROWS_PER_CHUNK)]
         return torch.cat(scores).argmax(-1).numpy()
 
-    def of_label(self, label: Hashable, classes: np.ndarray | None) -> GroupDensities:
-        """Return the densities given a label."""
-        numbers = [] if classes is None else [n for n in self.label_numbers if classes[n] == label]
-        if self.label_densities is None or not numbers:
-            raise DataError(f"the encoder has no densities given label {label!r}; fit it with another criterion.")
-        return self.label_densities.for_label(self.label_numbers.index(numbers[0]))
-
 
 @dataclass(frozen=True)
 class FlowLaw(LatentLaw):
@@ -343,7 +336,11 @@ class FlowLaw(LatentLaw):
         from fairflows.steps import chosen_device
         from fairflows.training.loop import log_density_table
 
-        densities = self.flow.densities if label is None else self.flow.of_label(label, self.classes)
+        densities = self.flow.densities
+        if label is not None:
+            if self.flow.label_densities is None or label not in self.labels:
+                raise DataError(f"the encoder has no densities given label {label!r}; fit it with another criterion.")
+            densities = self.flow.label_densities.for_label(self.labels.index(label))
         device = chosen_device(self.device)
         generator = torch.Generator(device).manual_seed(random_state)
         bijection = copy.deepcopy(self.flow.bijection).to(device)

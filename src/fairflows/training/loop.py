@@ -15,7 +15,7 @@ from fairflows.density import GroupDensities
 from fairflows.density.base import FreshNoise
 from fairflows.display import progress_bar
 from fairflows.exceptions import DataError, check_choice
-from fairflows.steps import AdamSteps, chosen_threads, milestone_rate
+from fairflows.steps import AdamSteps, chosen_threads, drawn_rows, milestone_rate
 from fairflows.training.algorithm1 import (
     Batch,
     Losses,
@@ -254,10 +254,7 @@ class FreshDraws:
     def _of_stream(self, n_steps: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Return numbers of rows (T, K, B), the rows (T, K, B, D), and draws from the densities (T, K, L, B, D)."""
         B = self._batch_size
-        size = (n_steps, len(self._sizes), B)
-        uniform = torch.rand(size, generator=generator, device=self._x.device, dtype=torch.float64)
-        first = self._sizes.cumsum(0) - self._sizes
-        rows = first[:, None] + (uniform * self._sizes[:, None]).long()
+        rows = drawn_rows(self._sizes, n_steps, B, generator)
         x = self._x[rows]
         if self._noise is not None:
             x = self._noise.add(x, generator)
