@@ -495,6 +495,18 @@ class NeuralSpline(Bijection):
         return torch.stack(columns, dim=-1), log_det
 
 
+def new_bijection(
+    kind: str | Bijection, n_features: int, *, n_groups: int, seeds: Sequence[int], **settings: Any
+) -> Bijection:
+    """Return a bijection by its name and settings, or one like another bijection, whose own settings are taken."""
+    if isinstance(kind, Bijection):
+        return kind.anew(n_features, n_groups=n_groups, seeds=seeds)
+    kinds = {"realnvp": RealNVP, "spline": NeuralSpline}
+    if kind not in kinds:
+        raise DataError(f"bijection must be one of {', '.join(kinds)}, or a Bijection; got {kind!r}.")
+    return kinds[kind](n_features, n_groups=n_groups, seeds=seeds, **settings)
+
+
 def check_bijection(bijection: Bijection) -> None:
     """Check that a bijection of your own keeps the contract: a certificate with a wrong log-determinant is false.
 

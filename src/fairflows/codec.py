@@ -192,11 +192,7 @@ class Levels:
     def column(self, codes: npt.NDArray[np.number]) -> pd.Series:
         """Return the values with these numbers; a number outside gets the nearest level."""
         nearest = np.clip(codes, 0, len(self) - 1).astype(np.intp)
-        return pd.Series(self.array(nearest), dtype=self.dtype)
-
-    def array(self, codes: IntArray) -> ExtensionArray:
-        """Return the values of these levels as an array for a frame."""
-        return self._values.take(codes)
+        return pd.Series(self._values.take(nearest), dtype=self.dtype)
 
     @cached_property
     def _values(self) -> ExtensionArray:
@@ -432,8 +428,6 @@ class Codec:
     def decode(self, x: Array) -> pd.DataFrame:
         """Return the rows of points in model space."""
         x = np.asarray(x, dtype=np.float64)
-        if x.ndim != 2 or x.shape[1] != len(self.names_):
-            raise DataError(f"x must have shape (n_rows, {len(self.names_)}); got {x.shape}.")
         if not np.isfinite(x).all():
             raise DataError("x must be finite; it has NaN or infinity.")
         positions = self._share(x) * self._n
@@ -655,7 +649,7 @@ class CellCodec:
 
     def from_levels(self, levels: IntArray) -> pd.DataFrame:
         """Return the rows of these combinations of levels."""
-        columns = {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
+        columns = {name: part._values.take(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
         return pd.DataFrame(columns, index=pd.RangeIndex(len(levels)), copy=False)
 
     def _fit_column(self, name: str, column: pd.Series, kind: str) -> Levels:

@@ -192,14 +192,10 @@ def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> tuple[Floa
     if n.shape[-1:] != (len(p),) or not np.all(n > 0):
         raise DataError(f"n must hold a positive number of persons for each of {len(p)} groups; got {n.tolist()}.")
     variance = p * (1 - p) / n[..., None]
-    mean, deviation = np.zeros((*n.shape, len(p))), np.zeros((*n.shape, len(p)))
-    for a in range(len(p)):
-        d, sigma2 = p[a] - p, variance[..., a, None, :] + variance
-        folded = mean_of_folded_normal(d, sigma2)
-        mean[..., a, :] = folded.sum(axis=-1) / 2
-        deviation[..., a, :] = np.sqrt(np.maximum(d**2 + sigma2 - folded**2, 0).sum(axis=-1)) / 2
-        mean[..., a, a] = deviation[..., a, a] = 0
-    return mean, deviation
+    d, sigma2 = p[:, None] - p, variance[..., :, None, :] + variance[..., None, :, :]
+    folded, other = mean_of_folded_normal(d, sigma2), ~np.eye(len(p), dtype=bool)
+    deviation = np.sqrt(np.maximum(d**2 + sigma2 - folded**2, 0).sum(axis=-1)) / 2
+    return other * folded.sum(axis=-1) / 2, other * deviation
 
 
 def planned_cell_bound(

@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from fairflows.bijection import Bijection, BijectiveMap, NeuralSpline, RealNVP
+from fairflows.bijection import Bijection, BijectiveMap, new_bijection
 from fairflows.codec import one_hot
 from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
 from fairflows.density.cell_counts import (
@@ -33,11 +33,11 @@ from fairflows.density.cell_counts import (
     draw_levels,
     in_chunks,
 )
-from fairflows.exceptions import DataError
-from fairflows.steps import AdamSteps, chosen_device, chosen_threads, drawn_rows, milestone_rate
+from fairflows.steps import AdamSteps, chosen_threads, drawn_rows, milestone_rate
 
 _ROWS_FOR_BIC = 20_000
 _UNTIL_GIVEN_UP = 3  # components more than the best number so far
+_RATE = 0.01  # at which a density of categories is learnt first
 _ROUND = 64  # steps whose rows are drawn at once
 
 
@@ -74,12 +74,9 @@ class MixtureDensity(Density):
             mixture = self._best_by_bic(rows, random_state)
         else:
             mixture = self._em(rows, min(self.n_components, len(rows)), random_state)
-        fitted = {
-            "log_weights": torch.as_tensor(mixture.weights_).log(),
-            "means": torch.as_tensor(mixture.means_),
-            "whitening": torch.as_tensor(mixture.precisions_cholesky_),
-        }
-        return self._keep(x.shape[1], **fitted).to(x)
+        log_weights, means = torch.as_tensor(mixture.weights_).log(), torch.as_tensor(mixture.means_)
+        whitening = torch.as_tensor(mixture.precisions_cholesky_)
+        return self._keep(x.shape[1], log_weights=log_weights, means=means, whitening=whitening).to(x)
 
     def _best_by_bic(self, rows: FloatArray, random_state: int) -> GaussianMixture:
         """Return the mixture of least BIC; with very many rows, choose the number on a subset."""
@@ -225,8 +222,6 @@ class FlowDensity(Density):
         weight_decay: float = 1e-4,
     ):
         super().__init__()
-        if not (isinstance(kind, Bijection) or kind in ("realnvp", "spline")):
-            raise DataError(f"kind must be 'realnvp', 'spline' or a bijection; got {kind!r}.")
         self.kind, self.n_blocks, self.hidden = kind, n_blocks, tuple(hidden)
         self.n_steps, self.batch_size = n_steps, batch_size
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
@@ -243,7 +238,8 @@ class FlowDensity(Density):
         rows = [checked_rows(x) for x in rows]
         shown = with_noise(rows, noise, random_state)
         n_features = rows[0].shape[1]
-        flows = self._new_flows(n_features, len(rows), random_state).to(rows[0])
+        shape = {"n_blocks": self.n_blocks, "hidden": self.hidden}
+        flows = new_bijection(self.kind, n_features, n_groups=len(rows), seeds=(random_state,), **shape).to(rows[0])
         location = torch.stack([x.mean(0) for x in shown])
         scale = torch.stack([x.std(0) for x in shown]).clamp_min(1e-6)
         stack = FlowStack(flows, location, scale)
@@ -296,12 +292,6 @@ class FlowDensity(Density):
                 steps.set_learning_rate(milestone_rate(self.learning_rate, step, self.n_steps))
                 run(steps.step)
 
-    def _new_flows(self, n_features: int, n_groups: int, seed: int) -> Bijection:
-        if isinstance(self.kind, Bijection):
-            return self.kind.anew(n_features, n_groups=n_groups, seeds=(seed,))
-        family = RealNVP if self.kind == "realnvp" else NeuralSpline
-        return family(n_features, n_groups=n_groups, n_blocks=self.n_blocks, hidden=self.hidden, seeds=(seed,))
-
     def log_prob(self, x: Tensor) -> Tensor:
         """Return log-densities (...) of points (..., D)."""
         return self._alone().log_prob(x.reshape(1, -1, self.n_features)).view(x.shape[:-1])
@@ -343,12 +333,10 @@ class CategoricalMADE(CellDensity):
         Widths of the hidden layers.
     n_epochs, n_batches : int
         Passes over the sample's distinct cells, and steps in each pass.
-    learning_rate, weight_decay : float
-        Of Adam; the rate is divided by 10 half way. The weights kept are the best on validation rows.
+    weight_decay : float
+        Of Adam, whose rate is divided by 10 half way. The weights kept are the best on validation rows.
     random_state : int
         Seed of the weights and the batches.
-    device : str
-        Where training and evaluation run: "cpu", "cuda", or "auto" for a GPU where there is one.
 
     Examples
     --------
@@ -367,26 +355,18 @@ class CategoricalMADE(CellDensity):
         *,
         n_epochs: int = 100,
         n_batches: int = 16,
-        learning_rate: float = 0.01,
         weight_decay: float = 1e-3,
         random_state: int = 0,
-        device: str = "cpu",
     ) -> None:
-        self.levels = tuple(levels)
-        self.hidden = tuple(hidden)
-        self.n_epochs = n_epochs
-        self.n_batches = n_batches
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.random_state = random_state
-        self.device = device
+        self.levels, self.hidden = tuple(levels), tuple(hidden)
+        self.n_epochs, self.n_batches = n_epochs, n_batches
+        self.weight_decay, self.random_state = weight_decay, random_state
 
     def fit(self, counts: CellCounts, held_out: CellCounts) -> Self:
         """Train the network; the best epoch on held-out rows is kept."""
-        device = chosen_device(self.device)
-        masks = _masks(self.levels, self.hidden, device, torch.float32)
-        parameters = [p.to(device).requires_grad_() for p in self._initial_parameters()]
-        (columns, weights), judged = (self._as_tensors(sample, device) for sample in (counts, held_out))
+        masks = _masks(self.levels, self.hidden, torch.float32)
+        parameters = [p.requires_grad_() for p in self._initial_parameters()]
+        (columns, weights), judged = (self._as_tensors(sample) for sample in (counts, held_out))
         generator = np.random.default_rng(self.random_state)
         best, highest = [p.detach().clone() for p in parameters], -math.inf
         batches: Iterator[Tensor] = iter(())
@@ -395,11 +375,11 @@ class CategoricalMADE(CellDensity):
             batch = next(batches)
             return -self.n_batches * self._log_likelihood(parameters, masks, columns[batch], weights[batch])
 
-        steps = AdamSteps(loss, parameters, learning_rate=self.learning_rate, weight_decay=self.weight_decay)
-        with chosen_threads(device) as run:
+        steps = AdamSteps(loss, parameters, learning_rate=_RATE, weight_decay=self.weight_decay)
+        with chosen_threads(columns.device) as run:
             for epoch in range(self.n_epochs):
-                steps.set_learning_rate(self.learning_rate * 0.1 ** (epoch // max(1, self.n_epochs // 2)))
-                order = torch.from_numpy(generator.permutation(len(weights))).to(device)
+                steps.set_learning_rate(_RATE * 0.1 ** (epoch // max(1, self.n_epochs // 2)))
+                order = torch.from_numpy(generator.permutation(len(weights)))
                 batches = iter([order[b :: self.n_batches] for b in range(self.n_batches)])
                 for _ in range(self.n_batches):
                     run(steps.step)
@@ -407,19 +387,18 @@ class CategoricalMADE(CellDensity):
                     likelihood = float(self._log_likelihood(parameters, masks, *judged))
                 if likelihood > highest:
                     best, highest = [p.detach().clone() for p in parameters], likelihood
-        self.parameters_ = [p.to("cpu", torch.float64) for p in best]
+        self.parameters_ = [p.double() for p in best]
         return self
 
-    def _as_tensors(self, sample: CellCounts, device: torch.device) -> tuple[Tensor, Tensor]:
+    def _as_tensors(self, sample: CellCounts) -> tuple[Tensor, Tensor]:
         """Return the one-hot columns (U, D) that are 1 in each distinct cell, and its share of the sample (U,)."""
         columns = cell_levels(sample.codes, self.levels) + np.cumsum([0, *self.levels[:-1]])
-        weights = torch.from_numpy(sample.weights / sample.weights.sum())
-        return torch.from_numpy(columns).to(device), weights.to(device, torch.float32)
+        return torch.from_numpy(columns), torch.from_numpy(sample.weights / sample.weights.sum()).float()
 
     def _log_likelihood(
         self, parameters: list[Tensor], masks: list[Tensor], columns: Tensor, weights: Tensor
     ) -> Tensor:
-        x = torch.zeros(len(columns), sum(self.levels), device=columns.device).scatter_(1, columns, 1.0)
+        x = torch.zeros(len(columns), sum(self.levels)).scatter_(1, columns, 1.0)
         logits = _logits(parameters, masks, x)
         log_norms = torch.stack([block.logsumexp(-1) for block in logits.split(self.levels, -1)]).sum(0)
         return (weights * ((x * logits).sum(-1) - log_norms)).sum()
@@ -442,15 +421,12 @@ class CategoricalMADE(CellDensity):
         In float64, although the weights were trained in float32: the sum over all cells is 1 to rounding. For
         variable d, prefixes of d − 1 levels will do.
         """
-        device = chosen_device(self.device)
-        parameters = [p.to(device) for p in self.parameters_]
-        masks = _masks(self.levels, self.hidden, device, torch.float64)
+        masks = _masks(self.levels, self.hidden, torch.float64)
 
         @torch.no_grad()
         def evaluate(part: IntArray) -> FloatArray:
-            x = torch.from_numpy(one_hot(part, self.levels).toarray()).to(device)
-            logits = _logits(parameters, masks, x)
-            return torch.cat([block.log_softmax(-1) for block in logits.split(self.levels, -1)], -1).cpu().numpy()
+            logits = _logits(self.parameters_, masks, torch.from_numpy(one_hot(part, self.levels).toarray()))
+            return torch.cat([block.log_softmax(-1) for block in logits.split(self.levels, -1)], -1).numpy()
 
         return in_chunks(evaluate, cells)
 
@@ -476,11 +452,11 @@ def _logits(parameters: list[Tensor], masks: list[Tensor], x: Tensor) -> Tensor:
     return torch.addmm(bias, h, weight * output_mask) + x @ (direct * direct_mask)
 
 
-def _masks(levels: Sequence[int], hidden: Sequence[int], device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+def _masks(levels: Sequence[int], hidden: Sequence[int], dtype: torch.dtype) -> list[Tensor]:
     """Return which inputs each unit sees: hidden layers in order, then output, then direct connections."""
     D = len(levels)
     variable = np.repeat(np.arange(D), levels)
     degrees = [variable, *(np.arange(width) % max(1, D - 1) for width in hidden)]
     sees = [before[:, None] <= after for before, after in pairwise(degrees)]
     sees += [degrees[-1][:, None] < variable, variable[:, None] < variable]
-    return [torch.from_numpy(mask).to(device, dtype) for mask in sees]
+    return [torch.from_numpy(mask).to(dtype) for mask in sees]

@@ -72,8 +72,6 @@ class FairMatching(Encoder):
         Secret behind the coins, at least 16 bytes; by default a new one at each fit.
     random_state : int, default=0
         Seed of the densities.
-    device : str, default="cpu"
-        Device that networks are trained on.
 
     Attributes
     ----------
@@ -104,7 +102,6 @@ class FairMatching(Encoder):
     identifier: str | None = None
     key: KeySetting = NEW_AT_EACH_FIT
     random_state: int = 0
-    device: str = "cpu"
 
     model_: CellModel = field(init=False)
     matched_: IntArray = field(init=False)
@@ -372,7 +369,7 @@ def _density(settings: FairMatching, levels: Sequence[int]) -> CellDensity:
     if settings.density == "made":
         from fairflows.density.estimated import CategoricalMADE
 
-        return CategoricalMADE(levels, settings.hidden, random_state=settings.random_state, device=settings.device)
+        return CategoricalMADE(levels, settings.hidden, random_state=settings.random_state)
     if settings.density == "counts":
         return SmoothedCounts(levels)
     raise DataError(f"density must be 'made' or 'counts'; got {settings.density!r}.")

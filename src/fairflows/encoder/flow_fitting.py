@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fairflows.bijection import Bijection, NeuralSpline, RealNVP, StackedMLP, check_bijection
+from fairflows.bijection import Bijection, StackedMLP, check_bijection, new_bijection
 from fairflows.density import Density, FlowDensity, GroupDensities, KnownDensity, MixtureDensity
 from fairflows.density.base import FreshNoise, InModelSpace
 from fairflows.encoder.base import FloatArray, Groups, label_values
@@ -58,7 +58,10 @@ def fit_flows(
 
     starts = [s + _RESTART * r for s in seeds for r in range(settings.n_restarts)]
     gamma, model_seeds = zip(*product(gammas, starts), strict=True)
-    bijection = _bijection(settings, x.shape[1], n_groups, model_seeds).to(device)
+    shape = {"n_blocks": settings.n_blocks, "hidden": settings.hidden}
+    bijection = new_bijection(settings.bijection, x.shape[1], n_groups=n_groups, seeds=model_seeds, **shape).to(device)
+    if isinstance(settings.bijection, Bijection):
+        check_bijection(bijection)
     head = None
     if labels is not None:
         n_classes = len(label_values(settings))
@@ -152,18 +155,6 @@ def _density(given: object) -> Density:
     if given == "realnvp" or given == "spline":
         return FlowDensity(given)
     raise DataError(f"density must be 'mixture', 'realnvp', 'spline' or a density; got {given!r}.")
-
-
-def _bijection(settings: FairFlow, n_features: int, n_groups: int, seeds: Sequence[int]) -> Bijection:
-    if isinstance(settings.bijection, Bijection):
-        bijection = settings.bijection.anew(n_features, n_groups=n_groups, seeds=seeds)
-        check_bijection(bijection)
-        return bijection
-    kinds = {"realnvp": RealNVP, "spline": NeuralSpline}
-    if settings.bijection not in kinds:
-        raise DataError(f"bijection must be one of {', '.join(kinds)}, or a Bijection; got {settings.bijection!r}.")
-    shape = {"n_groups": n_groups, "n_blocks": settings.n_blocks, "hidden": settings.hidden, "seeds": seeds}
-    return kinds[settings.bijection](n_features, **shape)
 
 
 def _training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
