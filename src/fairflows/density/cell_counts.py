@@ -53,13 +53,6 @@ def cell_levels(codes: IntArray, levels: Sequence[int]) -> IntArray:
     return np.stack(np.unravel_index(codes, tuple(levels)), axis=1).astype(np.int64)
 
 
-def draw_levels(probabilities: FloatArray, generator: np.random.Generator) -> IntArray:
-    """Draw one level for each row of a table (n, m) of probabilities, by inversion."""
-    cumulative = np.cumsum(probabilities, axis=1)
-    u = generator.random((len(probabilities), 1)) * cumulative[:, -1:]
-    return (u >= cumulative).sum(axis=1)
-
-
 class CellDensity(ABC):
     """A law p̂ over the cells of one group; cells are given by their codes, log-probabilities come out in float64."""
 

@@ -24,15 +24,7 @@ from torch import Tensor
 from fairflows.bijection import Bijection, BijectiveMap, new_bijection
 from fairflows.codec import one_hot
 from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
-from fairflows.density.cell_counts import (
-    CellCounts,
-    CellDensity,
-    FloatArray,
-    IntArray,
-    cell_levels,
-    draw_levels,
-    in_chunks,
-)
+from fairflows.density.cell_counts import CellCounts, CellDensity, FloatArray, IntArray, cell_levels, in_chunks
 from fairflows.steps import AdamSteps, chosen_threads, drawn_rows, milestone_rate
 
 _ROWS_FOR_BIC = 20_000
@@ -411,8 +403,9 @@ class CategoricalMADE(CellDensity):
         """Draw n cells, one variable after the other."""
         cells = np.zeros((n, 0), dtype=np.int64)
         for start, stop in pairwise(np.cumsum([0, *self.levels])):
-            level = draw_levels(np.exp(self._log_conditionals(cells)[:, start:stop]), generator)
-            cells = np.column_stack([cells, level])
+            cumulative = np.exp(self._log_conditionals(cells)[:, start:stop]).cumsum(axis=1)
+            u = generator.random((n, 1)) * cumulative[:, -1:]
+            cells = np.column_stack([cells, (u >= cumulative).sum(axis=1)])
         return cells
 
     def _log_conditionals(self, cells: IntArray) -> FloatArray:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairflows.codec import OutsideValues
 from fairflows.encoder.rows import (
+    FloatArray,
     LabelsLike,
     Rows,
     RowsLike,
@@ -36,11 +37,8 @@ from fairflows.table.frames import Frame, as_kind_of, has_names, materialised
 from fairflows.table.persons import Key, Ledger, Persons, check_most_rows, new_key
 from fairflows.table.table import Role, Table
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Cells = npt.NDArray[np.intp]
-Groups = npt.NDArray[np.intp]
-
 
 MORE_ROWS = (
     "Keep fewer rows of each person, or fit the model to a table that states the most rows that anybody may have "

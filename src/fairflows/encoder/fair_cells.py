@@ -13,9 +13,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.utils import Tags
 
 from fairflows.bounds.arguments import delta_of_look
-from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Groups, Traits
+from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Traits
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
-from fairflows.encoder.rows import Label, Rows, TrainingRows
+from fairflows.encoder.rows import Groups, Label, Rows, TrainingRows
 from fairflows.encoder.scores import ScoreColumn, check_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_choice, check_count
 from fairflows.table.columns import shown

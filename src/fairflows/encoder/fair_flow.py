@@ -18,8 +18,6 @@ from fairflows.codec import Codec
 from fairflows.encoder.base import (
     EncodedColumns,
     Encoder,
-    FloatArray,
-    Groups,
     Inversion,
     LatentLaw,
     Traits,
@@ -27,7 +25,7 @@ from fairflows.encoder.base import (
     handed_over,
     label_values,
 )
-from fairflows.encoder.rows import LabelsLike, Rows, RowsLike, TrainingRows, read_latent
+from fairflows.encoder.rows import FloatArray, Groups, LabelsLike, Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_choice, check_share
 from fairflows.table.frames import Frame, TableLike
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Ledger, Persons

@@ -21,18 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec import CellCodec, Levels, one_hot
 from fairflows.density.cell_counts import CellCounts, CellDensity, SmoothedCounts
-from fairflows.encoder.base import (
-    EncodedColumns,
-    Encoder,
-    FloatArray,
-    Groups,
-    IntArray,
-    LatentLaw,
-    Traits,
-    handed_over,
-    label_values,
-)
-from fairflows.encoder.rows import LabelsLike, Rows, RowsLike, TrainingRows, read_latent
+from fairflows.encoder.base import EncodedColumns, Encoder, IntArray, LatentLaw, Traits, handed_over, label_values
+from fairflows.encoder.rows import FloatArray, Groups, LabelsLike, Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_count, check_share
 from fairflows.table.columns import Schema
 from fairflows.table.frames import Frame, TableLike

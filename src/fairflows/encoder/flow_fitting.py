@@ -16,9 +16,9 @@ from torch import Tensor
 from fairflows.bijection import Bijection, StackedMLP, check_bijection, new_bijection
 from fairflows.density import Density, FlowDensity, GroupDensities, KnownDensity, MixtureDensity
 from fairflows.density.base import FreshNoise, InModelSpace
-from fairflows.encoder.base import FloatArray, Groups, label_values
+from fairflows.encoder.base import label_values
 from fairflows.encoder.fair_flow import FittedFlow
-from fairflows.encoder.rows import TrainingRows
+from fairflows.encoder.rows import FloatArray, Groups, TrainingRows
 from fairflows.exceptions import DataError, check_count
 from fairflows.steps import chosen_device
 from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, train
@@ -43,12 +43,12 @@ def fit_flows(
     _check_counts(settings)
     device = chosen_device(settings.device)
     n_groups = len(settings.groups_)
-    train_rows, held_rows = _hold_out(rows, settings.validation, settings.random_state)
-    fit_part, held_part = (_by_group(x, labels, rows, kept, device) for kept in (train_rows, held_rows))
+    held_rows = _hold_out(rows, settings.validation, settings.random_state)
+    fit_part, held_part = (_by_group(x, labels, rows, kept, device) for kept in (~held_rows, held_rows))
     if settings.fresh_noise:
         s, width = settings.codec_.grid_points(x)
         noise = FreshNoise(torch.as_tensor(width, dtype=torch.float32, device=device))
-        fit_part = replace(_by_group(s, labels, rows, train_rows, device), noise=noise)
+        fit_part = replace(_by_group(s, labels, rows, ~held_rows, device), noise=noise)
     training = _training_settings(settings, fit_part.smallest)
     densities, label_densities, label_numbers = _densities(settings, fit_part)
     likelihood = None
@@ -106,16 +106,14 @@ def _by_group(
     return GroupRows(parts(x, torch.float32) or [], parts(labels, torch.int64))
 
 
-def _hold_out(
-    rows: TrainingRows, share: float, random_state: int
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return which rows train and which are held out; no person is in both."""
+def _hold_out(rows: TrainingRows, share: float, random_state: int) -> npt.NDArray[np.bool_]:
+    """Return which rows are held out; all rows of a person are, or none."""
     if not 0 <= share < 1:
         raise DataError(f"validation must be a share in [0, 1); got {share!r}.")
     held_rows = np.zeros(len(rows.X), dtype=bool)
     if share > 0 and np.bincount(rows.group).min() * share >= _FEWEST_HELD_OUT:
         held_rows[rows.persons.split(share, random_state=random_state)[1]] = True
-    return ~held_rows, held_rows
+    return held_rows
 
 
 def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, GroupDensities | None, tuple[int, ...]]:

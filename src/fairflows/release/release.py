@@ -25,7 +25,6 @@ from fairflows.encoder.base import (
     EncodedColumns,
     Encoder,
     FloatArray,
-    Groups,
     IntArray,
     Traits,
     forget,
@@ -34,6 +33,7 @@ from fairflows.encoder.base import (
 from fairflows.encoder.fair_tree import FairTree, means_in_cells, one_row_each
 from fairflows.encoder.rows import (
     FRESH_COINS,
+    Groups,
     Label,
     LabelsLike,
     Rows,
