@@ -110,13 +110,19 @@ class FairCells(Encoder):
 
     def learn(self, rows: TrainingRows) -> None:
         """Fit the scores on some persons, and solve the programme for the others."""
-        self._check_settings()
+        check_count("n_cells", self.n_cells, 2)
+        check_count("n_bins", self.n_bins, 4)
+        check_choice("attribute", self.attribute, ("encoding", "training"))
+        if self.n_certify is not None:
+            check_count("n_certify", self.n_certify, 2)
+        for name, value in (("chance", self.chance), ("delta", self.delta)):
+            if not (isinstance(value, Real) and 0 < value < 1):
+                raise DataError(f"{name} must be in (0, 1); got {value!r}.")
+        if not (isinstance(self.target, Real) and 0 < self.target <= 1):
+            raise DataError(f"target must be in (0, 1]; got {self.target!r}.")
         label = rows.label
         if label is None:
-            raise DataError(
-                "FairCells requires y to be passed, but the target y is None: cells are made for a label. FairTree "
-                "needs none."
-            )
+            raise DataError("FairCells requires y to be passed, but the target y is None: cells are made for a label.")
         self.label_ = replace(label, values=np.empty(0))
         self.columns_ = score_columns(rows.X, rows.kinds)
         self.output_ = CELL
@@ -199,18 +205,6 @@ class FairCells(Encoder):
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the most frequent class of each row's cell, or the mean of a label of numbers."""
         return self.label_.predict(self.levels_[self.cells(rows)])
-
-    def _check_settings(self) -> None:
-        check_count("n_cells", self.n_cells, 2)
-        check_count("n_bins", self.n_bins, 4)
-        check_choice("attribute", self.attribute, ("encoding", "training"))
-        if self.n_certify is not None:
-            check_count("n_certify", self.n_certify, 2)
-        for name, value in (("chance", self.chance), ("delta", self.delta)):
-            if not (isinstance(value, Real) and 0 < value < 1):
-                raise DataError(f"{name} must be in (0, 1); got {value!r}.")
-        if not (isinstance(self.target, Real) and 0 < self.target <= 1):
-            raise DataError(f"target must be in (0, 1]; got {self.target!r}.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

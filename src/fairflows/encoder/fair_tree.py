@@ -105,7 +105,11 @@ class FairTree(Encoder):
 
     def learn(self, rows: TrainingRows) -> None:
         """Choose scores and nodes on some persons, and set the thresholds on the others."""
-        self._check_settings()
+        check_count("n_cells", self.n_cells, 1)
+        if self.calibration is not None and not 0 < self.calibration < 1:
+            raise DataError(f"calibration must be above 0 and below 1, or None; got {self.calibration!r}.")
+        if not 0 <= self.spend < 1:
+            raise DataError(f"spend must be a distance in [0, 1); got {self.spend!r}.")
         self.label_ = replace(rows.labels[0], values=np.empty(0)) if rows.labels else None
         self.columns_ = score_columns(rows.X, rows.kinds)
         self.output_ = CELL
@@ -191,13 +195,6 @@ class FairTree(Encoder):
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the most frequent class of each row's cell, or the mean of a label of numbers."""
         return known_label(self.label_).predict(self.levels_[self.cells(rows)])
-
-    def _check_settings(self) -> None:
-        check_count("n_cells", self.n_cells, 1)
-        if self.calibration is not None and not 0 < self.calibration < 1:
-            raise DataError(f"calibration must be above 0 and below 1, or None; got {self.calibration!r}.")
-        if not 0 <= self.spend < 1:
-            raise DataError(f"spend must be a distance in [0, 1); got {self.spend!r}.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,6 @@ from fairflows.training.algorithm1 import (
     log_prob_under_others,
     without_kl,
 )
-
-Scalarisation = Literal["convex", "chebyshev"]
 
 _DECODED_AT_A_TIME = 2**16
 _STEPS_AT_ONCE = 32  # whose batches are drawn together: few enough that memory grows with the batch only
@@ -68,11 +66,11 @@ class TrainingSettings:
     # "convex": the joint loss is γ·L_KL + (1 − γ)·L_clf. "chebyshev": it is the larger of γ·L_KL and (1 − γ)·L_clf,
     # both normalised, once γ has risen. Two more models per seed are trained first, each on one of the losses alone, to
     # find the range that this loss is normalised to.
-    scalarisation: Scalarisation = "convex"
+    scalarisation: Literal["convex", "chebyshev"] = "convex"
     progress: bool = False  # show a progress bar with the losses
 
     def __post_init__(self) -> None:
-        check_choice("scalarisation", self.scalarisation, get_args(Scalarisation))
+        check_choice("scalarisation", self.scalarisation, ("convex", "chebyshev"))
         if self.scalarisation == "chebyshev" and self.ramp_epochs >= self.epochs:
             raise DataError(
                 f"ramp_epochs must be less than the {self.epochs} epochs with scalarisation='chebyshev', which begins "
@@ -138,10 +136,9 @@ def train(
     """
     x = data.x[0]
     target_gamma = torch.as_tensor(gamma, dtype=x.dtype, device=x.device)
-    ramp = _GammaRamp(target_gamma, settings.ramp_epochs)
     if head is None:  # L is L_KL from the first step on
         target_gamma = torch.ones_like(target_gamma)
-        ramp = _GammaRamp(target_gamma, 0)
+    ramp = _GammaRamp(target_gamma, 0 if head is None else settings.ramp_epochs)
     scalarise: Scalarise = convex
     if settings.scalarisation == "chebyshev" and head is not None:
         loss_range = single_objective_range(bijection, head, densities, data, seeds=seeds, settings=settings)
