@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fairflows.bijection import Bijection, StackedMLP, generator_of
+from fairflows.bounds.arguments import checked_draws
 from fairflows.density import GroupDensities
 from fairflows.density.base import FreshNoise
 from fairflows.display import progress_bar
@@ -351,7 +352,7 @@ def log_density_table(bijection: Bijection, densities: GroupDensities, n: int, g
     precision: pass ``.double()`` copies for a certificate. The generator is on the device of the densities.
     """
     most = max(1, _DECODED_AT_A_TIME // densities.n_groups**2)  # draws that all groups decode at a time
-    sizes = [min(most, n - start) for start in range(0, n, most)]
+    sizes = [min(most, n - start) for start in range(0, checked_draws(n, densities.n_groups), most)]
     return torch.cat([_log_densities(bijection, densities, size, generator).double().cpu() for size in sizes], dim=1)
 
 

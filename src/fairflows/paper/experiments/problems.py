@@ -55,8 +55,9 @@ class Problem:
     def at(self, setting: Setting) -> Problem:
         """Return the problem at the size, and on the device, that a setting asks for."""
         problem = _quick(self) if setting.quick else self
-        matching_on_cpu = isinstance(self.encoder, FairMatching) and setting.device == "auto"
-        return replace(problem, encoder=changed(problem.encoder, device="cpu" if matching_on_cpu else setting.device))
+        if isinstance(self.encoder, FairMatching):  # on the processor always
+            return problem
+        return replace(problem, encoder=changed(problem.encoder, device=setting.device))
 
 
 def changed(encoder: AnyEncoder, **settings: object) -> AnyEncoder:
