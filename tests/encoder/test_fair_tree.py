@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import DataError, FairTree, Table, frontier
+from fairflows import DataError, DataWarning, FairTree, Table, frontier
 from fairflows.bounds import even_blocks
 from fairflows.encoder.fair_tree import best_rates
 from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, cut, grow
@@ -141,6 +141,19 @@ def test_the_law_of_a_random_row_is_made_alike():
         laws = [np.bincount(cell[places][group[rows[places]] == a], minlength=4) for a in (0, 1)]
         distance = np.abs(laws[0] / laws[0].sum() - laws[1] / laws[1].sum()).sum() / 2
         assert (distance < 0.06) == (largest < 1), "the law of a random row is made alike, not that of a random person"
+
+
+def test_values_that_only_calibrating_persons_have_are_unknown():
+    """Persons who set the thresholds decide nothing about scores, so that such rows go left at every node."""
+    table, new = population(3000, 0), population(500, 1)
+    calibrating = table.persons.split(0.5, random_state=0)[1][:40]
+    table.X.loc[table.X.index[calibrating[:20]], "town"] = "Trier"
+    table.X.loc[table.X.index[calibrating[20:]], "height"] = np.nan
+    encoder = tree(8).fit(table)
+    for column, value in (("town", "Trier"), ("height", np.nan)):
+        new.X[column] = value
+        with pytest.warns(DataWarning, match=column):
+            assert encoder.transform(new)["cell"].nunique() == 1
 
 
 @pytest.mark.parametrize(

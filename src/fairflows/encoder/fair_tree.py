@@ -111,13 +111,13 @@ class FairTree(Encoder):
         if not 0 <= self.spend < 1:
             raise DataError(f"spend must be a distance in [0, 1); got {self.spend!r}.")
         self.label_ = replace(rows.labels[0], values=np.empty(0)) if rows.labels else None
-        self.columns_ = score_columns(rows.X, rows.kinds)
         self.output_ = CELL
-        check_columns(rows.X, self.columns_, rows.outside)
         choosing, others = np.arange(len(rows.X)), None
         if self.calibration is not None:
             choosing, others = rows.persons.split(self.calibration, random_state=self.random_state)
             others = one_row_each(rows.X, rows.persons, others, self.most_rows_ or 1, self.random_state)
+        self.columns_ = score_columns(rows.X.iloc[choosing], rows.kinds)
+        check_columns(rows.X, self.columns_, rows.outside)
         self._choose(rows, choosing, self._possible_cells(rows, choosing if others is None else others))
         self.levels_ = np.empty((self.n_cells_ or 0, 0))
         if others is not None:
