@@ -69,7 +69,12 @@ def test_wrong_rules():
         check_rules(["start <= children"], X)
     with pytest.raises(DataError, match="neither true nor false"):
         check_rules(["start"], X)
-    for rules in ("start <= end", [5]):
+    for text in ["`kind of stay` * 999999999999 == 'x'", "[1] * 999999999999 == children", "children in persons"]:
+        with pytest.raises(DataError, match="arithmetic needs numbers|a list of values behind it"):
+            check_rules([text], X)
+    with pytest.raises(DataError, match="is not an expression"):
+        check_rules(["-" * 3_000 + "children < 5"], X)
+    for rules in ("start <= end", [5], None):
         with pytest.raises(DataError, match="must be a list"):
             check_rules(rules, X)
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import check_known, floats, is_number, is_time
+from fairflows.table.columns import check_known, floats, has_order, is_number, is_time
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -34,8 +34,8 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda values, found: values.isin(found),
-    ast.NotIn: lambda values, found: ~values.isin(found),
+    ast.In: lambda values, found: _is_among(values, found),
+    ast.NotIn: lambda values, found: ~_is_among(values, found),
 }
 _ALLOWED = "columns, numbers, texts, + - * / // %, comparisons, in, and, or, not"
 _QUOTED = re.compile(r"`([^`]+)`")
@@ -74,7 +74,7 @@ class Rule:
             holds = np.broadcast_to(np.asarray(self._value(tree.body, known, quoted)), len(known))
         except DataError:
             raise
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise DataError(f"The rule {self.text!r} cannot be evaluated: {error}.") from None
         if len(holds) and pd.api.types.infer_dtype(holds) != "boolean":
             raise DataError(f"The rule {self.text!r} is neither true nor false: compare, as in 'start <= end'.")
@@ -93,7 +93,7 @@ class Rule:
 
         try:
             return ast.parse(_QUOTED.sub(named, self.text.strip()), mode="eval"), quoted
-        except SyntaxError:
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise DataError(f"The rule {self.text!r} is not an expression, such as 'start <= end'.") from None
 
     def _value(self, node: ast.expr, frame: pd.DataFrame, quoted: dict[str, str]) -> Any:
@@ -110,7 +110,7 @@ class Rule:
             case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
                 return [value(part) for part in parts]
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-                return _ARITHMETIC[type(op)](value(left), value(right))
+                return _ARITHMETIC[type(op)](_number(value(left)), _number(value(right)))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -value(operand)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -125,6 +125,22 @@ class Rule:
         raise DataError(f"The rule {self.text!r} may contain {_ALLOWED}; got {ast.unparse(node)!r}.")
 
 
+def _number(value: Any) -> Any:
+    """Return an operand of arithmetic; raise for texts and lists, which Python would repeat or fill in."""
+    if isinstance(value, pd.Series) and pd.api.types.is_bool_dtype(value.dtype):
+        return value.astype(np.int64)
+    if isinstance(value, str | list) or (isinstance(value, pd.Series) and not has_order(value.dtype)):
+        raise TypeError("arithmetic needs numbers, times or booleans")
+    return value
+
+
+def _is_among(values: Any, found: Any) -> pd.Series:
+    """Return which values of a column are in a list of constants."""
+    if not isinstance(values, pd.Series) or not isinstance(found, list) or any(isinstance(v, pd.Series) for v in found):
+        raise TypeError("'in' needs a column before it and a list of values behind it")
+    return values.isin(found)
+
+
 def _comparable(column: pd.Series) -> pd.Series:
     """Return categories as their values, which have the order of their type."""
     return column.astype(column.dtype.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
@@ -132,7 +148,7 @@ def _comparable(column: pd.Series) -> pd.Series:
 
 def check_rules(texts: Sequence[str], frame: pd.DataFrame) -> list[Rule]:
     """Return rules that every row of a table obeys; raise where rows break one, or where it cannot be evaluated."""
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+    if texts is None or isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise DataError(f"rules must be a list of expressions, such as ['start <= end']; got {texts!r}.")
     rules = [Rule(text) for text in texts]
     for rule in rules:
