@@ -10,10 +10,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.bounds.cells import FEWEST_PERSONS
+from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.table.columns import Dtype, Grid, find_grid, from_numbers, numbers
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Places = npt.NDArray[np.number]
 
 _MOST_RANGES = 250
@@ -207,15 +206,18 @@ def grid_of_most(known: np.ndarray) -> Grid | None:
     with np.errstate(over="ignore", invalid="ignore"):
         for decimals in range(_MOST_DECIMALS):
             if np.mean(np.round(sample, decimals).astype(known.dtype) == sample) >= _MOST:
-                return find_grid(np.round(known.astype(np.float64), decimals).astype(known.dtype)) or grid
+                rounded = np.round(known.astype(np.float64), decimals)
+                return find_grid(rounded.astype(known.dtype)) or _finest_grid(rounded, decimals) or grid
     return grid
 
 
-def _finest_grid(known: np.ndarray) -> Grid | None:
-    """Return all integers or ticks of time between the smallest and the largest value, unless these are too many."""
-    ticks = known.view(np.int64) if known.dtype.kind in "mM" else known
+def _finest_grid(known: np.ndarray, decimals: int = 0) -> Grid | None:
+    """Return all decimals or ticks of time between the smallest and the largest value, unless these are too many."""
+    is_real = known.dtype.kind == "f"
+    ticks = np.rint(known * 10.0**decimals) if is_real else known.view(np.int64) if known.dtype.kind in "mM" else known
     low, high = int(ticks.min()), int(ticks.max())
-    return Grid(low, 1, 0, high - low + 1) if high - low < 2**62 else None
+    is_held = max(-low, high) < 2**53 if is_real else high - low < 2**62  # larger reals are not told apart
+    return Grid(low, 1, decimals, high - low + 1) if is_held else None
 
 
 def _places(known: np.ndarray, grid: Grid | None) -> Places:
