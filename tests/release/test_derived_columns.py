@@ -39,6 +39,8 @@ def numbers() -> pd.DataFrame:
     X["log fee"] = np.log(X["fee"])
     X["parts"] = X["part a"] + X["part b"] + X["part c"]
     X["pounds"] = X["weight"] * 2.2046
+    X["due"] = (X["fee"] * X["height"]).round(1)
+    X["log weight"] = np.log10(X["weight"]).round(5)
     return X
 
 
@@ -52,7 +54,9 @@ def test_arithmetic_holds_in_every_row_within_the_range_of_the_table():
     assert np.log(drawn["fee"]).to_numpy() == pytest.approx(drawn["log fee"])
     assert (drawn["part a"] + drawn["part b"] + drawn["part c"] == drawn["parts"]).all()
     assert (drawn["weight"] * 2.2046).to_numpy() == pytest.approx(drawn["pounds"])
-    assert len(law.derived) == 7
+    assert ((drawn["fee"] * drawn["height"]).round(1) == drawn["due"]).mean() > 0.999
+    assert [text.split()[0] for text in law.derived if "a rest" in text] == ["age"]
+    assert len(law.derived) == 9
     for name in ("bmi", "total", "parts"):
         assert X[name].min() <= drawn[name].min()
         assert drawn[name].max() <= X[name].max()
@@ -62,6 +66,18 @@ def test_a_whole_number_beyond_its_type_is_the_largest_of_it():
     """As a formula that is tried may give it; NumPy would warn, and give any number."""
     formula = Formula("n", [], "sum", 0.0, [], None, np.dtype(np.int64))
     assert formula.as_column(np.array([1e300, -1e300, 7.0])).tolist() == [2**63 - 1, -(2**63), 7]
+
+
+@pytest.mark.parametrize("decimals", [0, 1])
+def test_shares_of_a_whole_and_the_age_of_a_date_of_birth(decimals):
+    rng = np.random.default_rng(0)
+    shares = rng.multinomial(100, [0.2, 0.3, 0.25, 0.25], N) if decimals == 0 else 100 * rng.dirichlet([2] * 4, N)
+    X = pd.DataFrame(shares.round(decimals), columns=list("abcd"))
+    X["born"] = pd.Timestamp("1940-01-01") + pd.to_timedelta(rng.integers(0, 20_000, N), unit="D")
+    X["age"] = (pd.Timestamp("2020-06-01") - X["born"]).dt.days // 365.25
+    drawn = drawn_from(X)[1]
+    assert (drawn[list("abcd")].sum(axis=1) - 100).abs().max() < 2.001 * decimals * 0.1 + 1e-6
+    assert ((pd.Timestamp("2020-06-01") - drawn["born"]).dt.days / 365.25 - drawn["age"]).between(-1, 2).all()
 
 
 def test_independent_numbers_follow_from_nothing():
@@ -110,25 +126,29 @@ def test_codes_names_and_classes():
         {
             "class": np.where(code % 1_000 < 200, "first", np.where(code % 1_000 < 300, "second", "third")),
             "name": [f"name of {value}" for value in code],
+            "town": [f"town {value:03}" for value in rng.integers(700, size=N)],
             "code": code,
             "prestige": code * 7 % 23,
             "noise": rng.integers(0, 9, N),
         }
     )  # fmt: skip
+    X["region"] = X["town"].str[-1]  # of a town that four rows have
     _, drawn = drawn_from(X)
-    for name in ("class", "name", "prestige"):
-        pairs = set(zip(X["code"], X[name], strict=True))
-        assert set(zip(drawn["code"], drawn[name], strict=True)) <= pairs
+    for code, name in [("code", "class"), ("code", "name"), ("code", "prestige"), ("town", "region")]:
+        pairs = set(zip(X[code], X[name], strict=True))
+        assert set(zip(drawn[code], drawn[name], strict=True)) <= pairs
     assert drawn["class"].value_counts(normalize=True).to_dict() == pytest.approx(
         X["class"].value_counts(normalize=True).to_dict(), abs=0.04
     )
 
 
-def test_the_hour_of_the_day_is_kept():
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_the_hour_of_the_day_is_kept(zone):
     rng = np.random.default_rng(0)
     hours = rng.choice([7, 8, 9, 17, 18], N)
-    moments = pd.Timestamp("2017-01-01", tz="UTC") + pd.to_timedelta(rng.integers(0, 365, N), unit="D")
-    X = pd.DataFrame({"at": moments + pd.to_timedelta(hours * 3600 + rng.integers(0, 3600, N), unit="s")})
+    moments = pd.Timestamp("2017-01-01") + pd.to_timedelta(rng.integers(0, 365, N), unit="D")
+    moments += pd.to_timedelta(hours * 3600 + rng.integers(0, 3600, N), unit="s")
+    X = pd.DataFrame({"at": moments.tz_localize(zone)})
     X.loc[::10, "at"] = pd.NaT
     drawn = drawn_from(X)[1]
     assert drawn.dtypes.equals(X.dtypes)

@@ -18,11 +18,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.codec import Levels, to_whole
+from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.release.number_ranges import grid_of_most, is_shared
-from fairflows.table.columns import floats, from_numbers, has_order, is_number, is_time, numbers
+from fairflows.table.columns import floats, from_numbers, has_order, has_zone, is_number, is_time, numbers
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Columns = dict[Hashable, pd.Series]
 Values = dict[Hashable, FloatArray]
 
@@ -32,19 +31,20 @@ _FREQUENT = 0.2  # share of the rows from which on a value of a column must foll
 _FEWEST_ROWS = 20  # without the most frequent value, for a formula
 _ROWS_BY_CHANCE = 10  # in which two flags that exclude each other would both be 1
 _ROWS_COMPARED = 1_000
-_ROWS_PER_VALUE = 5  # mean number of rows with one value of a column that determines another one
+_ROWS_PER_VALUE, _ROWS_PER_NUMBER = 3, 5  # mean number of rows with one value of a column that determines another
 _MOST_VALUES = 2_000  # of a column of numbers that may determine another one
 _ROWS_TRIED = 36  # rows on which all formulas are tried, before all rows decide
 _MOST_TRIED = 8  # formulas of one column, and of two, that all rows decide on
 _MOST_CODES = 400  # columns that may determine others: the time grows with the second power
 _MOST_COLUMNS = 100  # in which formulas are looked for: the time grows with the third power
-_FEW = 8  # a column with so few values is not computed by a formula, nor part of one
 _MOST_PARTS = 60  # of a sum
+_FEW = 8  # a column with so few values is not computed by a formula, nor part of one
 _MOST_ERROR = 0.02  # of the spread of a column, for a formula that leaves a rest
 _MOST_TIME_ERROR = 0.1  # the same for times, of which a quarter may be further apart
 _MICROSECOND = 1e-6
 
 _LINEAR = "sum"
+_LOCAL = "local time"  # the sum of a day and a time of day, in the time zone of the column
 FORMS: dict[str, Callable[..., FloatArray]] = {
     "{0}": lambda x: x,
     "{0}²": lambda x: x**2,
@@ -98,7 +98,7 @@ class Formula:
 
     column: Hashable
     sources: list[Hashable]
-    form: str  # one of `FORMS`, or "sum" for a weighted sum of all sources
+    form: str  # one of `FORMS`, or "sum" or "local time" for a weighted sum of all sources
     shift: float
     weights: list[float]  # of the function, or of each source of the sum
     decimals: int | None  # computed values are rounded to so many decimals; None for a column without a grid
@@ -109,7 +109,7 @@ class Formula:
         """Return the value of the formula without the rest; NaN where it cannot be computed."""
         sources = [floats(pd.Series(columns[name])) for name in self.sources]
         with np.errstate(all="ignore"):
-            parts = sources if self.form == _LINEAR else [FORMS[self.form](*sources)]
+            parts = [FORMS[self.form](*sources)] if self.form in FORMS else sources
             value = self.shift + sum(weight * part for weight, part in zip(self.weights, parts, strict=True))
         return np.where(np.isfinite(value), value, np.nan)
 
@@ -124,6 +124,10 @@ class Formula:
         known = np.where(is_known, value, 0.0)
         if is_time(self.dtype):
             found = np.rint(known / _MICROSECOND).astype(np.int64).view(f"{self.dtype.kind}8[us]")
+            if self.form == _LOCAL:  # hours that a change of the clocks leaves out, or repeats, move to others
+                is_first = np.ones(len(found), dtype=bool)
+                local = pd.Series(found).dt.tz_localize(self.dtype.tz, is_first, "shift_forward")
+                found = numbers(local)
         else:
             kind = np.dtype(getattr(self.dtype, "numpy_dtype", self.dtype))
             if self.decimals is not None:
@@ -133,7 +137,7 @@ class Formula:
         return column if is_known.all() else column.mask(~is_known)
 
     def __str__(self) -> str:
-        terms = self.sources if self.form == _LINEAR else [f"({self.form.format(*self.sources)})"]
+        terms = [f"({self.form.format(*self.sources)})"] if self.form in FORMS else self.sources
         text = " + ".join(f"{w:.6g} · {t}" if w != 1 else f"{t}" for w, t in zip(self.weights, terms, strict=True))
         text = text if self.shift == 0 else f"{self.shift:.6g} + {text}"
         return f"{self.column} = {text}" + ("" if self.rest is None else " + a rest")
@@ -217,35 +221,33 @@ def _times(frame: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
     for name, column in frame.items():
         if column.dtype.kind != "M" or not column.notna().any():
             continue
-        times = pd.Series(np.full(len(column), np.datetime64("NaT")).astype(numbers(column.dropna()).dtype))
-        times[column.notna().to_numpy()] = numbers(column.dropna())
+        times = column.dt.tz_localize(None)  # the hours of the clocks there, which go back and forth
         days = times.dt.normalize()
-        if (times.dropna() != days.dropna()).mean() > 1 - _NEARLY_ALL:
+        if has_zone(column.dtype) or (times.dropna() != days.dropna()).mean() > 1 - _NEARLY_ALL:
             helpers: Columns = {f"{name}: day": days, f"{name}: time of day": times - days}
-            yield helpers, [Formula(name, list(helpers), _LINEAR, 0.0, [1.0, 1.0], None, column.dtype)]
+            form = _LOCAL if has_zone(column.dtype) else _LINEAR
+            yield helpers, [Formula(name, list(helpers), form, 0.0, [1.0, 1.0], None, column.dtype)]
 
 
 def _classes(columns: Columns, declared: set[Hashable], who: IntArray) -> Iterator[Lookup]:
     """Find columns that hold the class of a finer code, or another name of a code."""
-    may_be_code = [n for n, c in columns.items() if n in declared or not has_order(c.dtype) or _has_repeats(c)]
+    n_rows = len(next(iter(columns.values())))
+    most = min(_MOST_VALUES, n_rows / _ROWS_PER_NUMBER)
+    is_list = {n: n in declared or not has_order(c.dtype) for n, c in columns.items()}
+    may_be_code = [n for n, c in columns.items() if is_list[n] or c.nunique() <= most]
     codes = {n: pd.factorize(columns[n], use_na_sentinel=False)[0].astype(np.int64) for n in may_be_code[:_MOST_CODES]}
     sizes = {name: int(code.max(initial=0)) + 1 for name, code in codes.items()}
-    n_rows = len(next(iter(columns.values())))
     some = np.random.default_rng(0).permutation(n_rows)[:_ROWS_COMPARED]
     drawn: list[Hashable] = []  # the column with the fewest values comes first
     for name in sorted(codes, key=sizes.__getitem__)[::-1]:
         if not 1 < sizes[name] <= n_rows / _ROWS_PER_VALUE:
             continue
         likely = [o for o in drawn if _largest(codes[o][some], codes[name][some]).sum() >= _OF_OTHERS * len(some)]
-        source = next((other for other in likely if _determines(codes[other], codes[name])), None)
+        source = next((other for other in likely if _determines(codes[other], codes[name], is_list[other])), None)
         if source is None:
             drawn.insert(0, name)
         else:
             yield Lookup.fit(columns[name].rename(name), columns[source].rename(source), who)
-
-
-def _has_repeats(column: pd.Series) -> bool:
-    return column.nunique() <= min(_MOST_VALUES, len(column) / _ROWS_PER_VALUE)
 
 
 def _largest(code: IntArray, class_: IntArray) -> IntArray:
@@ -257,12 +259,17 @@ def _largest(code: IntArray, class_: IntArray) -> IntArray:
     return largest
 
 
-def _determines(code: IntArray, class_: IntArray) -> bool:
-    """Whether rows with the same code have the same class, nearly always, and far more often than by chance."""
+def _determines(code: IntArray, class_: IntArray, is_list: bool) -> bool:
+    """Whether rows with the same code have the same class, nearly always, and far more often than by chance.
+
+    Values of a number that only one row has count against it, because a number that is looked up by is not drawn from
+    ranges.
+    """
     largest, majority = _largest(code, class_), np.bincount(class_).max()
     # A row does not count for itself, so that a code that only one row has tells nothing.
-    right = np.maximum(largest - 1, 0).sum()
-    return bool(largest.sum() >= _NEARLY_ALL * len(code) and right - majority >= 0.9 * (len(code) - majority))
+    right, n = np.maximum(largest - 1, 0).sum(), len(code) - (np.count_nonzero(largest) if is_list else 0)
+    by_chance = n * majority / len(code)
+    return bool(largest.sum() >= _NEARLY_ALL * len(code) and right - by_chance >= 0.9 * (n - by_chance))
 
 
 def _formulas(columns: Columns) -> list[Formula]:
@@ -289,14 +296,15 @@ def _formula_of(column: pd.Series, others: Columns, values: Values) -> Formula |
     plain = Formula(column.name, [], _LINEAR, 0.0, [], decimals, column.dtype)
     is_moment = column.dtype.kind == "M"
     with_rest = None
-    for form, sources in _candidates(column, others, values):
-        candidate = _fitted(replace(plain, form=form, sources=sources), values)
+    for form, sources, weights in _candidates(column, others, values, 0.0 if decimals is None else 10.0**-decimals):
+        candidate = _fitted(replace(plain, form=form, sources=sources, weights=weights), values)
         # A difference of two times is a duration, a time plus a duration is a time; nothing else makes sense.
         are_times = [others[source].dtype.kind == "M" for source in sources]
         is_linear = candidate.form == _LINEAR
         if is_moment and is_linear and sum(are_times) == len(sources) == 1 and candidate.weights != [1.0]:
             candidate = replace(candidate, shift=0.0, weights=[1.0])
         has_sense = np.dot(candidate.weights, are_times) == is_moment if is_linear else not any([is_moment, *are_times])
+        has_sense |= is_number(column.dtype) and is_linear and are_times == [True]  # the age of a date of birth
         formula = _checked(candidate, values) if has_sense else None
         if formula is not None and formula.rest is None:
             return formula
@@ -304,7 +312,9 @@ def _formula_of(column: pd.Series, others: Columns, values: Values) -> Formula |
     return with_rest
 
 
-def _candidates(column: pd.Series, others: Columns, values: Values) -> list[tuple[str, list[Hashable]]]:
+def _candidates(
+    column: pd.Series, others: Columns, values: Values, quantum: float
+) -> list[tuple[str, list[Hashable], list[float]]]:
     """Return the formulas that hold roughly in a few rows: those of one column first, then of two, then a long sum."""
     if not others:
         return []
@@ -316,7 +326,7 @@ def _candidates(column: pd.Series, others: Columns, values: Values) -> list[tupl
         1: np.arange(len(names))[None],
         2: np.array([*permutations(range(len(names)), 2)], dtype=np.intp).reshape(-1, 2).T,
     }
-    found: list[tuple[str, list[Hashable]]] = []
+    found: list[tuple[str, list[Hashable], list[float]]] = []
     for n_sources, sides in places.items():
         errors: list[tuple[float, float, str, list[Hashable]]] = []
         for form, function in FORMS.items():
@@ -333,30 +343,41 @@ def _candidates(column: pd.Series, others: Columns, values: Values) -> list[tupl
                 )  # of zeros in most rows the median tells nothing
                 for place in np.flatnonzero(typical <= most):
                     errors.append((typical[place], mean[place], form, [names[side[place]] for side in sides]))
-        found += [(form, sources) for *_, form, sources in sorted(errors, key=lambda e: e[:2])[:_MOST_TRIED]]
-    parts = _parts_of_sum(z, names, values)
-    return found + ([(_LINEAR, parts)] if parts else [])
+        found += [(form, sources, []) for *_, form, sources in sorted(errors, key=lambda e: e[:2])[:_MOST_TRIED]]
+    parts, sign = _parts_of_sum(z, names, values, quantum)
+    return found + ([(_LINEAR, parts, [sign] * len(parts))] if parts else [])
 
 
-def _parts_of_sum(z: FloatArray, names: list[Hashable], values: Values) -> list[Hashable]:
-    """Return three columns or more whose sum is z, among the columns that never exceed it."""
+def _parts_of_sum(z: FloatArray, names: list[Hashable], values: Values, quantum: float) -> tuple[list[Hashable], float]:
+    """Return three columns or more whose sum is z, or the rest of a whole such as 100 %, and the sign of the sum in z.
+
+    The parts of a sum never exceed it. The parts of a whole may be rounded.
+    """
     rows = np.random.default_rng(1).permutation(np.flatnonzero(~np.isnan(z)))[:_ROWS_COMPARED]
     parts = np.stack([values[name][rows] for name in names], axis=1)
-    is_inside = ((parts >= 0) & (parts <= z[rows, None])).all(axis=0) & parts.any(axis=0)  # NaN is not
-    if not 3 <= is_inside.sum() <= min(_MOST_PARTS, len(rows) / 2):
-        return []
-    chosen = np.flatnonzero(is_inside)
-    chosen = chosen[np.linalg.lstsq(parts[:, chosen], z[rows], rcond=None)[0] > 0.5]
-    is_sum = len(chosen) >= 3 and np.allclose(parts[:, chosen].sum(axis=1), z[rows])
-    return [names[place] for place in chosen] if is_sum else []
+    is_positive = (parts >= 0).all(axis=0) & parts.any(axis=0)  # NaN is not
+    for sign, is_part in ((1.0, is_positive & (parts <= z[rows, None]).all(axis=0)), (-1.0, is_positive)):
+        if not 3 <= is_part.sum() <= min(_MOST_PARTS, len(rows) / 2):
+            continue
+        x, goal, error = parts[:, is_part], sign * z[rows], 0.0
+        if sign < 0:
+            x, goal, error = x - x.mean(axis=0), goal - goal.mean(), quantum * (1 + is_part.sum()) / 2
+        chosen = np.linalg.lstsq(x, goal, rcond=None)[0] > 0.5
+        if chosen.sum() >= 3 and np.allclose(x[:, chosen].sum(axis=1), goal, atol=1e-8 + error):
+            return [names[place] for place in np.flatnonzero(is_part)[chosen]], sign
+    return [], 0.0
 
 
 def _fitted(formula: Formula, values: Values) -> Formula:
     """Return the formula with its numbers; a linear part becomes a weighted sum."""
+    z = values[formula.column]
     if formula.form == _LINEAR:
-        return replace(formula, weights=[1.0] * len(formula.sources))
-    made, z = replace(formula, weights=[1.0]).exact(values), values[formula.column]
+        return replace(formula, shift=float(_round_figure(_medians((z - formula.exact(values))[None]))[0]))
+    made = replace(formula, weights=[1.0]).exact(values)
     shift, weight = (float(found[0]) for found in _line(made[None], z))
+    shift = 0.0 if formula.decimals is not None and abs(shift) < 10.0**-formula.decimals / 2 else shift
+    if formula.form == "ln {0}" and abs(weight * np.log(10) - 1) < 1e-4:
+        weight = 1 / float(np.log(10))  # the logarithm to the base 10
     if formula.form not in _SIGNS:
         return replace(formula, shift=shift, weights=[weight])
     return replace(formula, form=_LINEAR, shift=shift, weights=[sign * weight for sign in _SIGNS[formula.form]])
@@ -412,7 +433,8 @@ def _line(made: FloatArray, z: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return a and b of z ≈ a + b · made for each row of `made`: medians, which a few odd values do not change."""
     with np.errstate(all="ignore"):
         steps = np.diff(z) / np.diff(made, axis=1)
-        weight = _round_figure(_medians(np.where(np.isfinite(steps), steps, np.nan)))
+        steepness = _medians(np.where(np.isfinite(steps), steps, np.nan))
+        weight = np.where(np.abs(steepness) < 1e-6, steepness, _round_figure(steepness))
         return _round_figure(_medians(z - weight[:, None] * made)), weight
 
 
