@@ -338,7 +338,7 @@ def _with_whole_rows(release: Release, train: Table, rules: Sequence[str], score
     Z = encoder.encode(read_again(encoder, train, "fit"))
     changed = {"encoder": None, "output": "row", "rules": rules, "with_score": score}
     settings = {**release.get_params(deep=False), **changed}
-    return Release(**settings).fit_around(encoder, encoder.read(train), Z, train.y)
+    return Release(**settings).fit_around(encoder, encoder.read(train), Z, train)
 
 
 def refuse_a_release_that_tells_more(before: Audit, after: Audit, certificate: Certificate) -> None:

@@ -202,8 +202,10 @@ def test_a_latent_is_judged_by_its_model(few):
 
 
 def test_rows_are_drawn_from_the_cells_of_a_frontier_too(few):
-    shared = ff.share(few, target=0.5, method="matching", quick=True)
-    assert list(shared.table) == [*few.X.columns, "income", "income_score"]
+    rows = pd.concat([few.y, few.X], axis=1)
+    table = ff.Table(rows, sensitive=few.a, label="income", identifier=few.identifier)
+    shared = ff.share(table, target=0.5, method="matching", quick=True)
+    assert list(shared.table) == ["income", *few.X.columns, "income_score"]
     assert set(shared.table["education"]) <= set(few.X["education"])
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from fairflows.bounds.cells import FEWEST_PERSONS
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from fairflows.encoder.base import FloatArray, IntArray
 
 _MOST_PREDICTORS = 32
 _MOST_DEPTH = 24
@@ -85,18 +83,22 @@ class ColumnTree:
             x[:, j] = order[predictors[number].codes[rows]]
         nodes = _grown(described, x, persons[rows], random_state)
         offsets = np.cumsum([0, *(len(order) for _, order in features)])
-        tree = {
-            "predictor": np.array([number for number, _ in features] or [0])[nodes["feature"]],
-            "order": offsets[nodes["feature"]],
-            "threshold": nodes["threshold"],
-            "child": nodes["child"],
-            "place": np.concatenate([np.zeros(1, dtype=np.int64), *(order for _, order in features)])[bool(features) :],
-        }
+        nothing = np.empty(0, dtype=np.int64)
+        tree = cls(
+            predictor=np.array([number for number, _ in features] or [0])[nodes["feature"]],
+            order=offsets[nodes["feature"]],
+            threshold=nodes["threshold"],
+            child=nodes["child"],
+            place=np.concatenate([order for _, order in features] or [np.zeros(1, dtype=np.int64)]),
+            start=nothing,
+            level=nothing,
+            total=nothing,
+        )
         leaf = np.empty(len(target.codes), dtype=np.int64)
         for part in np.array_split(np.arange(len(leaf)), len(leaf) // 2**15 + 1):
-            known = np.stack([predictor.codes[part] for predictor in predictors[: int(tree["predictor"].max()) + 1]])
-            leaf[part] = _leaves(known, **tree)
-        return cls(**tree, **_frequencies(leaf, target, len(tree["threshold"])))
+            known = np.stack([predictor.codes[part] for predictor in predictors[: int(tree.predictor.max()) + 1]])
+            leaf[part] = tree.leaves(known)
+        return replace(tree, **_frequencies(leaf, target, len(tree.threshold)))
 
     def draw(self, known: IntArray | None, n: int, generator: np.random.Generator) -> IntArray:
         """Draw levels for n rows, given the codes of the predictors (`leaves`); None for the law of all rows."""
@@ -107,36 +109,27 @@ class ColumnTree:
 
     def leaves(self, known: IntArray) -> IntArray:
         """Return the leaf of each row, given the codes of the predictors, shape (n_predictors, n_rows)."""
-        return _leaves(known, self.predictor, self.order, self.threshold, self.child, self.place)
-
-
-def _leaves(
-    known: IntArray, predictor: IntArray, order: IntArray, threshold: IntArray, child: IntArray, place: IntArray
-) -> IntArray:
-    """Return the leaf of each row, given the codes of the predictors, shape (n_predictors, n_rows)."""
-    n = known.shape[1]
-    codes, first = known.ravel(), predictor * n
-    node, row = np.zeros(n, dtype=np.int64), np.arange(n)
-    reached, waiting = node.copy(), row
-    while len(row):
-        before = node
-        for _ in range(_STEPS):
-            before = node
-            found = place.take(order.take(node) + codes.take(first.take(node) + row))
-            node = child.take(2 * node + (found <= threshold.take(node)))
-        reached[waiting] = node
-        goes_on = (node != before).nonzero()[0]
-        node, row, waiting = node.take(goes_on), row.take(goes_on), waiting.take(goes_on)
-    return reached
+        n = known.shape[1]
+        codes, first = known.ravel(), self.predictor * n
+        node, row = np.zeros(n, dtype=np.int64), np.arange(n)
+        reached, waiting = node.copy(), row
+        while len(row):
+            for _ in range(_STEPS):
+                before = node
+                found = self.place.take(self.order.take(node) + codes.take(first.take(node) + row))
+                node = self.child.take(2 * node + (found <= self.threshold.take(node)))
+            reached[waiting] = node
+            goes_on = (node != before).nonzero()[0]
+            node, row, waiting = node.take(goes_on), row.take(goes_on), waiting.take(goes_on)
+        return reached
 
 
 def _frequencies(leaf: IntArray, target: Predictor, n_nodes: int) -> dict[str, IntArray]:
     """Count the levels in each leaf, and in all rows, which come last."""
     is_drawn = target.codes >= 0
     node, level = leaf[is_drawn], target.codes[is_drawn]
-    pair, count = np.unique(
-        np.concatenate([node, np.full(len(node), n_nodes)]) * target.n_levels + np.tile(level, 2), return_counts=True
-    )
+    node = np.concatenate([node, np.full(len(node), n_nodes)])
+    pair, count = np.unique(node * target.n_levels + np.tile(level, 2), return_counts=True)
     total = np.cumsum(count)
     entry = np.searchsorted(pair, np.arange(n_nodes + 2) * target.n_levels)
     return {"start": np.append(0, total)[entry], "level": pair % target.n_levels, "total": total}

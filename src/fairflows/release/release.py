@@ -15,10 +15,10 @@ from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.bounds.planning import TARGETS, CellPlan, lowest_target, plan_cells
 from fairflows.codec import OutsideValues
-from fairflows.display import progress_bar
 from fairflows.encoder.base import (
     CELL,
     Cells,
@@ -169,20 +169,10 @@ class Release(Encoder):
     plan_: CellPlan | None = field(init=False)
     table_: ReleasedTable | None = field(init=False)
 
-    @property
-    def sensitive(self) -> str | list[str] | None:  # type: ignore[override]
-        """The encoder's setting."""
-        return _encoder_of(self).sensitive
-
-    @property
-    def identifier(self) -> str | None:  # type: ignore[override]
-        """The encoder's setting."""
-        return _encoder_of(self).identifier
-
-    @property
-    def key(self) -> Key | None:
-        """The encoder's setting."""
-        return _encoder_of(self).key
+    # The settings of the encoder.
+    sensitive = property(lambda self: _encoder_of(self).sensitive)
+    identifier = property(lambda self: _encoder_of(self).identifier)
+    key = property(lambda self: _encoder_of(self).key)
 
     @property
     def traits(self) -> Traits:
@@ -209,13 +199,7 @@ class Release(Encoder):
         """Not used: a release is fitted by its encoders."""
         raise NotImplementedError
 
-    def fit(
-        self,
-        X: RowsLike,
-        y: LabelsLike | None = None,
-        *,
-        sensitive_features: Role | None = None,
-    ) -> Self:
+    def fit(self, X: RowsLike, y: LabelsLike | None = None, *, sensitive_features: Role | None = None) -> Self:
         """Fit a model for each fold.
 
         Parameters
@@ -231,11 +215,7 @@ class Release(Encoder):
         return self
 
     def fit_transform(
-        self,
-        X: RowsLike,
-        y: LabelsLike | None = None,
-        *,
-        sensitive_features: Role | None = None,
+        self, X: RowsLike, y: LabelsLike | None = None, *, sensitive_features: Role | None = None
     ) -> Frame:
         """Fit the models, then release the same rows."""
         X = materialised(X)
@@ -243,21 +223,22 @@ class Release(Encoder):
         outside.warn()
         return handed_over(X, self.draw(cells))
 
-    def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame | None, y: LabelsLike | None = None) -> Self:
+    def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame | None, y: Table | LabelsLike | None) -> Self:
         """Fit a release with one model around an encoder that is fitted already. Other persons certify it.
 
-        The cells are chosen by `rows`, as the encoder reads them, their label y and their encodings Z, where these are
-        known already. The release holds the encoder as it is.
+        The cells are chosen by `rows`, as the encoder reads them, their label y, or the table that they come from, and
+        their encodings Z, where these are known already. The release holds the encoder as it is.
         """
+        given = _Given(y, None, None) if isinstance(y, Table) else _Given(rows.X, y, None)
         self._check_settings()
         forget(self)
         repeatable = _repeatable(rows)
         if Z is None and not encoder.traits.cells:
             Z = encoder.encode(repeatable)
-        model = self._model_of(encoder, Z, y)
+        model = self._model_of(encoder, Z, given.label)
         cells = encoder.cells(repeatable) if model.cut is None else model.cut.cells(Z)
         self.encoder, self.n_folds, self.models_ = encoder, 1, [model]
-        self._take_over([encoder], rows, cells, _Given(rows.X, y, None))
+        self._take_over([encoder], rows, cells, given)
         self.plan_ = self.table_ = None
         self.ledger_ = encoder.ledger_
         self.ledger_.use(rows.X, rows.persons)
@@ -275,13 +256,9 @@ class Release(Encoder):
         fits = [delayed(_fitted_to)(clone(template), part) for part in dealt.parts]
         with one_thread():
             encoders = Parallel(n_jobs=2 if dealt.cut_at else 1, prefer="threads")(fits)
-        return self._settle(encoders, dealt)
-
-    def _settle(self, encoders: list[Encoder], dealt: _Dealt) -> tuple[Cells, OutsideValues]:
-        """Set the thresholds, choose the cells, fit the law of rows; return the cells of all rows."""
         _check_alike("Group", [encoder.groups_ for encoder in encoders])
         _check_alike("Label", [[] if encoder.classes_ is None else encoder.classes_.tolist() for encoder in encoders])
-        given, persons = dealt.given, dealt.persons
+        persons = dealt.persons
         rows = encoders[0].read(given.X, given.sensitive_features, persons)
         for f, encoder in enumerate(encoders):
             if isinstance(encoder, FairTree) and dealt.cut_at:
@@ -310,12 +287,12 @@ class Release(Encoder):
             return FoldModel(encoder, sum(encoder.traits.cells), None)
         if self.n_cells == "auto":
             raise DataError("n_cells='auto' is for encoders that plan their cells (FairTree); give a number.")
-        codes = _label_codes(encoder, y)
-        if codes is None:
+        if y is None or encoder.classes_ is None:
             raise DataError(
                 "Release requires y to be passed, but the target y is None: the cells of encoded rows are grown "
                 "for a label with classes. Take FairTree, which gives cells without one."
             )
+        codes = places_in(pd.Index(encoder.classes_, dtype=object), label_columns(y).iloc[:, 0])
         cut = TreePartition.fit(Z, codes, self.n_cells or _LEAVES, self.random_state)
         return FoldModel(encoder, cut.n_cells, cut)
 
@@ -334,22 +311,19 @@ class Release(Encoder):
         self.levels_ = levels[0] if labels else np.empty((self.n_cells_, 0))
         self.law_, self.scores_, self.types_, self.output_ = None, None, {}, CELL
         if self.output == "row":
-            settings = encoder.get_params(deep=False)
-            with progress_bar("law of rows", enabled=settings.get("progress", False)) as show:
-                self.law_ = RowLaw.fit(
-                    rows.X,
-                    cells,
-                    self.n_cells_,
-                    columns if labels else None,
-                    persons=rows.persons.codes,
-                    kinds=settings.get("kinds"),
-                    rules=self.rules,
-                    derive=self.derive,
-                    label_place=given.label_place,
-                    key=encoder.key_,
-                    random_state=self.random_state,
-                    show=show,
-                )
+            self.law_ = RowLaw.fit(
+                rows.X,
+                cells,
+                self.n_cells_,
+                columns if labels else None,
+                persons=rows.persons.codes,
+                kinds=encoder.get_params(deep=False).get("kinds"),
+                rules=self.rules,
+                derive=self.derive,
+                label_place=given.label_place,
+                key=encoder.key_,
+                random_state=self.random_state,
+            )
             own = self.law_.dtypes
             self.types_ = {n: t for n, t in given.types.items() if str(t) != str(own.get(str(n), t))}
             own = own | {str(name): dtype for name, dtype in self.types_.items()}
@@ -508,8 +482,7 @@ class Release(Encoder):
             check_count("most_rows", self.most_rows, 1)
         if self.target is not None and not 0 < self.target <= 1:
             raise DataError(f"target must be in (0, 1]; got {self.target!r}.")
-        if not 0 < self.delta < 1:
-            raise DataError(f"delta must be in (0, 1); got {self.delta!r}.")
+        checked_delta(self.delta)
         if self.spend and not 0 <= self.spend < (self.target or TARGETS[0]):
             raise DataError(
                 f"spend must be below the target, {self.target or TARGETS[0]}, and not negative; got {self.spend!r}."
@@ -780,12 +753,6 @@ def _take_values(values: Any, places: Places) -> Any:
     return np.asarray(values)[places]
 
 
-def _label_codes(encoder: Encoder, y: LabelsLike | None) -> Groups | None:
-    if y is None or encoder.classes_ is None:
-        return None
-    return places_in(pd.Index(encoder.classes_, dtype=object), pd.Series(np.asarray(y).ravel()))
-
-
 def _repeatable(rows: Rows) -> Rows:
     """Return rows whose coins can be repeated: unnamed persons are known by their values."""
     return rows if rows.persons.named else replace(rows, persons=Persons.by_contents(content_hashes(rows.X, b"cells")))
@@ -796,8 +763,7 @@ def _check_alike(what: str, found: Sequence[Sequence[Hashable]]) -> None:
     for values in found[1:]:
         if list(values) != list(found[0]):
             only = sorted(set(values) ^ set(found[0]), key=str)
-            which = f"{what} {shown(only[0])}" if only else f"A {what.lower()}"
             raise DataError(
-                f"{which} is missing in the persons of one fold, and every model must know all of them: leave out, or "
-                "merge, what is this rare."
+                f"{what} {shown(only[0])} is missing in the persons of one fold, and every model must know all of "
+                "them: leave out, or merge, what is this rare."
             )

@@ -12,19 +12,16 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from fairflows.codec import Levels
-from fairflows.display import ShowProgress
+from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.exceptions import DataError
 from fairflows.release.column_tree import ColumnTree, Predictor, level_means, main_directions, standardised
 from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup, find_derived
 from fairflows.release.number_ranges import NumberRanges, Places, is_shared
 from fairflows.release.rules import Rule, check_rules
 from fairflows.table.columns import Dtype, Schema, floats, has_order, is_number
-from fairflows.table.persons import Secret, keyed_hashes
+from fairflows.table.persons import Hashes, Secret, keyed_hashes
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-Hashes = npt.NDArray[np.uint64]
 Part = Levels | NumberRanges
 
 _COORDINATES = 6  # of a cell
@@ -81,11 +78,6 @@ class RowLaw:
     key: Secret
 
     @property
-    def names(self) -> list[Hashable]:
-        """The columns, in their order."""
-        return list(self.schema.kinds)
-
-    @property
     def derived(self) -> list[str]:
         """Say which columns follow from others, one sentence for each relation."""
         by_source: dict[Hashable, list[str]] = {}
@@ -110,7 +102,6 @@ class RowLaw:
         label_place: int | None = None,
         key: Secret = b"",
         random_state: int = 0,
-        show: ShowProgress | None = None,
     ) -> RowLaw:
         """Learn the law from training rows.
 
@@ -138,12 +129,10 @@ class RowLaw:
             Secret for the hashes of the rows that are not drawn.
         random_state : int, default=0
             Seed of the trees.
-        show : callable, default=None
-            Shows progress: called with the number of finished columns, of all columns, and a word.
         """
         labels = [] if y is None else list(y)
         whole = _joined(X, y, label_place)
-        cells = _checked_cells(cells, n_cells)
+        cells = np.asarray(cells, dtype=np.int64)
         who = np.arange(len(whole)) if persons is None else np.unique(np.asarray(persons), return_inverse=True)[1]
         checked = check_rules(rules, whole)
         kinds = kinds or {}
@@ -153,7 +142,8 @@ class RowLaw:
             declared |= {n for n, c in whole.items() if n not in (*labels, *kinds) and _is_code(c, label)}
         drawn, computed = find_derived(whole, declared, who) if derive else (dict(whole.items()), [])
         exact = declared | {found.source for found in computed if isinstance(found, Lookup)}
-        parts = {name: _part(name, column, who, name in exact) for name, column in drawn.items()}
+        ranges = {n: NumberRanges.fit(c, who) for n, c in drawn.items() if has_order(c.dtype) and n not in exact}
+        parts: dict[Hashable, Part] = {n: ranges.get(n) or Levels.fit(str(n), c) for n, c in drawn.items()}
         parts = dict(sorted(parts.items(), key=lambda item: len(item[1])))
         codes = {name: part.codes(drawn[name]).astype(np.int64) for name, part in parts.items()}
         columns = [
@@ -166,7 +156,13 @@ class RowLaw:
         ]
         coordinates = _coordinates(columns, cells, n_cells)
         predictors = [*(Predictor(ranks[cells], n_cells, True) for ranks in coordinates), *columns]
-        trees = _fit_trees(targets, predictors, who, random_state, show)
+        persons_each = 1 / np.bincount(who)[who]
+        # The last trees take longest, and are begun first. scikit-learn grows trees without Python's lock.
+        fits = [
+            delayed(ColumnTree.fit)(target, predictors, before, persons_each, random_state)
+            for target, before in zip(targets, _candidates(predictors, len(targets)), strict=True)
+        ]
+        trees = Parallel(n_jobs=-1, prefer="threads")(reversed(fits))[::-1]
         formulas = [found.column for found in computed if isinstance(found, Formula)]
         law = cls(
             schema=Schema.of(whole),
@@ -202,7 +198,7 @@ class RowLaw:
             The rows. With rules, ``attrs["redrawn"]`` is the number of rows whose first draw broke a rule, and
             ``attrs["repaired"]`` that of those among them that needed values from the law of all rows.
         """
-        cells = _checked_cells(cells, len(self.rows_in))
+        cells = np.asarray(cells, dtype=np.int64)
         generator = np.random.default_rng() if generator is None else generator
         is_empty = self.rows_in.take(cells) == 0
         if is_empty.any():  # a cell without training rows has the law of all rows
@@ -245,7 +241,7 @@ class RowLaw:
                 "values."
             )
         columns = self._columns(places) if has_changed else columns
-        rows = pd.DataFrame({name: columns[name].array for name in self.names}, copy=False)
+        rows = pd.DataFrame({name: columns[name].array for name in self.schema.kinds}, copy=False)
         rows.attrs = {"redrawn": int(breaks_rule.sum()), "repaired": n_repaired} if self.rules else {}
         return rows
 
@@ -345,8 +341,6 @@ class RowLaw:
 
 def _joined(X: pd.DataFrame, y: pd.DataFrame | None, label_place: int | None) -> pd.DataFrame:
     """Return features and labels side by side, the labels at their place."""
-    if not len(X):
-        raise DataError("The law of rows needs rows to be fitted to; this table is empty.")
     whole = X.reset_index(drop=True)
     if y is not None:
         place = X.shape[1] if label_place is None else label_place
@@ -355,21 +349,6 @@ def _joined(X: pd.DataFrame, y: pd.DataFrame | None, label_place: int | None) ->
         name = whole.columns[whole.columns.duplicated()][0]
         raise DataError(f"Column {name!r} is a feature and the label: a row that is drawn has both; rename one.")
     return whole
-
-
-def _checked_cells(cells: npt.ArrayLike, n_cells: int) -> IntArray:
-    cells = np.asarray(cells)
-    if cells.ndim != 1 or cells.dtype.kind not in "iu":
-        raise DataError(f"Cells must be whole numbers, one per row; got {cells.dtype} of shape {cells.shape}.")
-    if len(cells) and not 0 <= cells.min() <= cells.max() < n_cells:
-        raise DataError(f"Cells must be in 0 … {n_cells - 1}; got {cells.min()} … {cells.max()}.")
-    return cells.astype(np.int64)
-
-
-def _part(name: Hashable, column: pd.Series, who: IntArray, is_exact: bool) -> Part:
-    """Return the ranges of a column of numbers, or the levels of a column of categories."""
-    ranges = NumberRanges.fit(column, who) if has_order(column.dtype) and not is_exact else None
-    return Levels.fit(str(name), column) if ranges is None else ranges
 
 
 def _is_code(column: pd.Series, label: IntArray) -> bool:
@@ -428,30 +407,6 @@ def _features(column: Predictor) -> Iterator[FloatArray]:
     scale = np.sqrt((shares * (1 - shares)).sum()) or 1
     for level in np.argsort(-shares, kind="stable")[: _MOST_LEVELS if column.n_levels > 2 else 1]:
         yield ((column.codes == level) - shares[level]) / scale
-
-
-def _fit_trees(
-    targets: list[Predictor],
-    predictors: list[Predictor],
-    who: IntArray,
-    random_state: int,
-    show: ShowProgress | None,
-) -> list[ColumnTree]:
-    """Fit the tree of every column, on the coordinates and on the columns before it, several at a time."""
-    persons = 1 / np.bincount(who)[who]
-    candidates = _candidates(predictors, len(targets))
-    # The last trees take longest, and are begun first.
-    fits = [
-        delayed(ColumnTree.fit)(target, predictors, before, persons, random_state)
-        for target, before in zip(reversed(targets), reversed(candidates), strict=True)
-    ]
-    trees: list[ColumnTree] = []
-    # scikit-learn grows trees without Python's lock.
-    for tree in Parallel(n_jobs=-1, prefer="threads", return_as="generator")(fits):
-        trees.append(tree)
-        if show is not None:
-            show(len(trees), len(targets), "columns")
-    return trees[::-1]
 
 
 def _candidates(predictors: list[Predictor], n_columns: int) -> list[list[int]]:
