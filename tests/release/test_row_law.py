@@ -158,13 +158,6 @@ def test_where_every_row_is_somebodys_own_nothing_is_drawn():
         RowLaw.fit(X.iloc[[0, 3]], np.zeros(2, dtype=int), 1)
 
 
-def test_a_cell_without_rows_has_the_law_of_all():
-    X, cells, _ = people()
-    drawn = RowLaw.fit(X, cells, 6).sample(np.full(4_000, 5))
-    assert drawn["works"].mean() == pytest.approx(X["works"].mean(), abs=0.04)
-    assert drawn["age"].mean() == pytest.approx(X["age"].mean(), abs=1.5)
-
-
 @pytest.mark.parametrize("n_columns", [1, 60, pytest.param(2_000, marks=pytest.mark.slow)], ids="{} columns".format)
 def test_narrow_and_wide_tables(n_columns):
     rng = np.random.default_rng(0)

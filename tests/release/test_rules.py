@@ -70,7 +70,7 @@ def test_wrong_rules():
     with pytest.raises(DataError, match="neither true nor false"):
         check_rules(["start"], X)
     for text in ["`kind of stay` * 999999999999 == 'x'", "[1] * 999999999999 == children", "children in persons"]:
-        with pytest.raises(DataError, match="arithmetic needs numbers|a list of values behind it"):
+        with pytest.raises(DataError, match="arithmetic needs numbers|may contain"):
             check_rules([text], X)
     with pytest.raises(DataError, match="is not an expression"):
         check_rules(["-" * 3_000 + "children < 5"], X)
@@ -102,17 +102,15 @@ def test_rows_that_rules_redraw_are_counted():
     p = Rule(rule).is_broken(free).mean()
     assert p > 0.01
     assert found["redrawn"] == pytest.approx(n * p, abs=4 * np.sqrt(2 * n * p * (1 - p)))
-    assert found["repaired"] == 0
-    assert law.sample(cells[:0]).attrs == {"redrawn": 0, "repaired": 0}, "a call counts its own rows"
+    assert law.sample(cells[:0]).attrs == {"redrawn": 0}, "a call counts its own rows"
     kept = RowLaw.fit(X, cells[:N], 1, rules=["`kind of stay` in ['short', 'long']"])
-    assert kept.sample(cells).attrs == {"redrawn": 0, "repaired": 0}
+    assert kept.sample(cells).attrs == {"redrawn": 0}
 
 
 def test_rows_that_redrawing_does_not_mend_are_repaired(monkeypatch):
     monkeypatch.setattr("fairflows.release.row_law._REDRAWS", 1)
     X, cells = visits(), np.zeros(N, dtype=int)
     rows = RowLaw.fit(X, cells, 1, rules=["start <= end"]).sample(cells, np.random.default_rng(1))
-    assert 0 < rows.attrs["repaired"] < rows.attrs["redrawn"]
     assert not Rule("start <= end").is_broken(rows).any()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -44,10 +44,10 @@ class NumberRanges:
     dtype: Dtype
     has_missing: bool  # whether a missing value is a level, the last one
     first: Places  # (n_ranges,): smallest place of each range
-    stretch_of: IntArray  # (n_ranges + 1,): number of the first stretch of each range
+    start: IntArray  # (n_ranges + 1,): number of rows before each range, and in all ranges
     low: Places  # (n_stretches,): smallest place of each stretch
     high: Places  # (n_stretches,): largest place of each stretch
-    count: IntArray  # (n_stretches,): number of rows in each stretch
+    total: IntArray  # (n_stretches,): number of rows up to the end of each stretch
 
     @classmethod
     def fit(cls, column: pd.Series, who: IntArray) -> NumberRanges | None:
@@ -85,21 +85,11 @@ class NumberRanges:
     def draw(self, codes: IntArray, generator: np.random.Generator) -> Places:
         """Draw a place from each of these ranges."""
         known = np.minimum(codes, len(self.first) - 1)
-        begin, end = self._first_row.take(known), self._first_row.take(known + 1)
+        begin, end = self.start.take(known), self.start.take(known + 1)
         u = generator.random((2, len(codes)))
-        stretch = self._last_row.searchsorted(begin + (u[0] * (end - begin)).astype(np.int64), side="right")
+        stretch = self.total.searchsorted(begin + (u[0] * (end - begin)).astype(np.int64), side="right")
         drawn = self._within(self.low.take(stretch), self.high.take(stretch), u[1])
         return np.where(codes < len(self.first), drawn, self.missing_place) if self.has_missing else drawn
-
-    @cached_property
-    def _last_row(self) -> IntArray:
-        """Number of rows up to the end of each stretch."""
-        return np.cumsum(self.count)
-
-    @cached_property
-    def _first_row(self) -> IntArray:
-        """Number of rows before each range, and in all ranges."""
-        return np.append(0, self._last_row)[self.stretch_of]
 
     def _within(self, low: Places, high: Places, u: FloatArray) -> Places:
         """Return the place at the share u of each stretch."""
@@ -130,7 +120,7 @@ def is_shared(codes: npt.NDArray[np.integer], who: npt.NDArray[np.integer], n: i
 
 
 def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray]:
-    """Return the first places of the ranges, their first stretches, and low, high and count of every stretch."""
+    """Return the first places and rows of the ranges, and low, high and number of rows so far of every stretch."""
     order = np.lexsort([who, places])
     places, who = places[order], who[order]
     start = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))  # of each different value
@@ -154,8 +144,9 @@ def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Pl
     low[number[is_left][::-1]], high[number[is_left]] = value[is_left][::-1], value[is_left]
     range_of = np.zeros(len(n_rows), dtype=np.int64)
     range_of[number] = of_range
-    stretch_of = np.searchsorted(range_of[is_there], np.arange(len(starts) + 1))
-    return value[starts], stretch_of, low[is_there], high[is_there], n_rows[is_there]
+    total = np.cumsum(n_rows[is_there])
+    first_row = np.append(0, total)[np.searchsorted(range_of[is_there], np.arange(len(starts) + 1))]
+    return value[starts], first_row, low[is_there], high[is_there], total
 
 
 def _first_values(weight: FloatArray) -> IntArray:

@@ -65,7 +65,7 @@ class NumericView:
     def fit(
         cls,
         frame: pd.DataFrame,
-        y: npt.NDArray[np.intp] | None,
+        y: IntArray | None,
         n_classes: int,
         *,
         standardise: bool = True,

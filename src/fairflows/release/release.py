@@ -684,11 +684,8 @@ def _matched_folds(persons: Persons, group: Groups, key: Key) -> Folds:
     np.maximum.at(of_person, persons.codes, group)
     u = np.empty(persons.n)
     u[persons.codes] = persons.uniform(key, "fold")
-    order = np.lexsort((u, of_person))
-    sizes = np.bincount(of_person)
-    rank = np.empty(persons.n, dtype=np.intp)
-    rank[order] = np.arange(persons.n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return (2 * rank >= sizes[of_person]).astype(np.intp)[persons.codes]
+    rank = pd.Series(u).groupby(of_person).rank(method="first").to_numpy() - 1
+    return (2 * rank >= np.bincount(of_person)[of_person]).astype(np.intp)[persons.codes]
 
 
 def _folds(persons: Persons, key: Key, n_folds: int) -> Folds:

@@ -66,7 +66,6 @@ class RowLaw:
     schema: Schema  # of the columns, in their order
     dtypes: dict[str, Dtype]
     labels: list[Hashable]  # which of the columns are labels
-    rows_in: IntArray  # (n_cells,): number of training rows in each cell
     # (n_coordinates, n_cells): rank of each cell in each coordinate, the last of which belong to one column each
     coordinates: IntArray
     parts: dict[Hashable, Part]  # levels of the columns that are drawn, in the order in which they are drawn
@@ -168,7 +167,6 @@ class RowLaw:
             schema=Schema.of(whole),
             dtypes={str(name): column.dtype for name, column in whole.items()},
             labels=labels,
-            rows_in=np.bincount(cells, minlength=n_cells),
             coordinates=coordinates,
             parts=parts,
             trees=dict(zip(parts, trees, strict=True)),
@@ -195,15 +193,10 @@ class RowLaw:
         Returns
         -------
         DataFrame
-            The rows. With rules, ``attrs["redrawn"]`` is the number of rows whose first draw broke a rule, and
-            ``attrs["repaired"]`` that of those among them that needed values from the law of all rows.
+            The rows. With rules, ``attrs["redrawn"]`` is the number of rows whose first draw broke a rule.
         """
         cells = np.asarray(cells, dtype=np.int64)
         generator = np.random.default_rng() if generator is None else generator
-        is_empty = self.rows_in.take(cells) == 0
-        if is_empty.any():  # a cell without training rows has the law of all rows
-            shares = self.rows_in / self.rows_in.sum()
-            cells = np.where(is_empty, generator.choice(len(shares), len(cells), p=shares), cells)
         parts = [
             self._draw_chunk(cells[start : start + _ROWS_AT_ONCE], generator)
             for start in range(0, max(len(cells), 1), _ROWS_AT_ONCE)
@@ -217,15 +210,13 @@ class RowLaw:
         codes = self._draw_codes(cells, None, generator)
         places = self._draw_places(codes, generator)
         columns = self._columns(places)
-        breaks_rule, n_repaired = self._breaks_rule(columns), 0
+        breaks_rule = self._breaks_rule(columns)
         broken = breaks_rule | self._is_outside(columns)
         again = np.flatnonzero(self._is_own(places, columns) | broken)
         has_changed = len(again) > 0
         for attempt in range(_REDRAWS + _MIXES):
             if not len(again):
                 break
-            if attempt == _REDRAWS:
-                n_repaired = int(breaks_rule[again].sum())
             kept = {name: code[again] for name, code in codes.items()}
             new = self._draw_codes(cells[again], kept, generator, broken[again], attempt >= _REDRAWS)
             new_places = self._draw_places(new, generator)
@@ -242,7 +233,7 @@ class RowLaw:
             )
         columns = self._columns(places) if has_changed else columns
         rows = pd.DataFrame({name: columns[name].array for name in self.schema.kinds}, copy=False)
-        rows.attrs = {"redrawn": int(breaks_rule.sum()), "repaired": n_repaired} if self.rules else {}
+        rows.attrs = {"redrawn": int(breaks_rule.sum())} if self.rules else {}
         return rows
 
     def _draw_codes(
@@ -300,11 +291,9 @@ class RowLaw:
 
     def _is_outside(self, columns: Columns) -> BoolArray:
         """Return which rows have a computed number outside the range of the training rows."""
-        is_outside = np.zeros(len(next(iter(columns.values()))), dtype=bool)
-        for name, (low, high) in self.limits.items():
-            value = floats(columns[name])
-            is_outside |= (value < low) | (value > high)
-        return is_outside
+        values = {name: floats(columns[name]) for name in self.limits}
+        outside = [(values[name] < low) | (values[name] > high) for name, (low, high) in self.limits.items()]
+        return np.any(outside, axis=0)
 
     def _hashes(self, places: Mapping[Hashable, Places], columns: Columns) -> Iterator[Hashes]:
         """Yield a keyed hash of the features of every row, and of the whole row where it has a label.

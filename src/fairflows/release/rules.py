@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import check_known, floats, has_order, is_number, is_time
+from fairflows.table.columns import check_known, floats, has_order, is_number
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -34,10 +34,8 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda values, found: _is_among(values, found),
-    ast.NotIn: lambda values, found: ~_is_among(values, found),
 }
-_ALLOWED = "columns, numbers, texts, + - * / // %, comparisons, in, and, or, not"
+_ALLOWED = "columns, numbers, texts, + - * / // %, comparisons, in [...], and, or, not"
 _QUOTED = re.compile(r"`([^`]+)`")
 _MOST_PROPOSED = 12
 
@@ -84,15 +82,11 @@ class Rule:
 
     def _parsed(self) -> tuple[ast.Expression, dict[str, str]]:
         """Return the expression, and the names that stand for columns in backticks."""
-        quoted: dict[str, str] = {}
-
-        def named(match: re.Match[str]) -> str:
-            name = f"column_{len(quoted)}_"
-            quoted[name] = match.group(1)
-            return name
-
+        text, quoted = self.text.strip(), {f"column_{i}_": name for i, name in enumerate(_QUOTED.findall(self.text))}
+        for short, name in quoted.items():
+            text = text.replace(f"`{name}`", short, 1)
         try:
-            return ast.parse(_QUOTED.sub(named, self.text.strip()), mode="eval"), quoted
+            return ast.parse(text, mode="eval"), quoted
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise DataError(f"The rule {self.text!r} is not an expression, such as 'start <= end'.") from None
 
@@ -107,8 +101,6 @@ class Rule:
                 return _comparable(frame[quoted.get(name, name)])
             case ast.Constant(value=bool() | int() | float() | str() as constant):
                 return constant
-            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
-                return [value(part) for part in parts]
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
                 return _ARITHMETIC[type(op)](_number(value(left)), _number(value(right)))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -118,6 +110,12 @@ class Rule:
             case ast.BoolOp(op=op, values=parts):
                 join = np.logical_and if isinstance(op, ast.And) else np.logical_or
                 return join.reduce([np.broadcast_to(np.asarray(value(part), dtype=bool), len(frame)) for part in parts])
+            case ast.Compare(
+                left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.List() | ast.Tuple() as found]
+            ):
+                if not any(isinstance(part, ast.Name) for part in ast.walk(found)):
+                    is_in = pd.Series(value(left)).isin([value(part) for part in found.elts])
+                    return is_in if isinstance(op, ast.In) else ~is_in
             case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARISONS for op in ops):
                 sides = [value(part) for part in (left, *others)]
                 pairs = zip(ops, sides[:-1], sides[1:], strict=True)
@@ -126,19 +124,12 @@ class Rule:
 
 
 def _number(value: Any) -> Any:
-    """Return an operand of arithmetic; raise for texts and lists, which Python would repeat or fill in."""
+    """Return an operand of arithmetic; raise for a text, which Python would repeat or fill in."""
     if isinstance(value, pd.Series) and pd.api.types.is_bool_dtype(value.dtype):
         return value.astype(np.int64)
-    if isinstance(value, str | list) or (isinstance(value, pd.Series) and not has_order(value.dtype)):
+    if isinstance(value, str) or (isinstance(value, pd.Series) and not has_order(value.dtype)):
         raise TypeError("arithmetic needs numbers, times or booleans")
     return value
-
-
-def _is_among(values: Any, found: Any) -> pd.Series:
-    """Return which values of a column are in a list of constants."""
-    if not isinstance(values, pd.Series) or not isinstance(found, list) or any(isinstance(v, pd.Series) for v in found):
-        raise TypeError("'in' needs a column before it and a list of values behind it")
-    return values.isin(found)
 
 
 def _comparable(column: pd.Series) -> pd.Series:
@@ -171,25 +162,20 @@ def proposed_rules(frame: pd.DataFrame) -> list[str]:
     Two columns are compared only if their ranges overlap so much that many rows would break the inequality if the
     columns were independent.
     """
-    kinds: dict[str, list[Hashable]] = {"numbers": [], "times": []}
-    for name, column in frame.items():
-        if is_number(column.dtype) and column.nunique() > 2:
-            kinds["numbers"].append(name)
-        elif is_time(column.dtype) and column.dtype.kind == "M":
-            kinds["times"].append(name)
-    values = {name: floats(frame[name]) for names in kinds.values() for name in names}
+    numbers = [name for name, column in frame.items() if is_number(column.dtype) and column.nunique() > 2]
+    moments = [name for name, column in frame.items() if column.dtype.kind == "M"]
+    values = {name: floats(frame[name]) for name in (*numbers, *moments)}
     generator = np.random.default_rng(0)
     found = []
-    for names in kinds.values():
-        for a, b in combinations(names, 2):
-            both = ~np.isnan(values[a]) & ~np.isnan(values[b])
-            x, y = values[a][both], values[b][both]
-            for first, second, low, high in ((a, b, x, y), (b, a, y, x)):
-                if len(low) and (low <= high).all():
-                    by_chance = float((generator.permutation(low) > high).mean())
-                    if by_chance > 0.05:
-                        sign = "<" if (low < high).all() else "<="
-                        found.append((by_chance, f"{_written(first)} {sign} {_written(second)}"))
+    for a, b in (*combinations(numbers, 2), *combinations(moments, 2)):
+        both = ~np.isnan(values[a]) & ~np.isnan(values[b])
+        x, y = values[a][both], values[b][both]
+        for first, second, low, high in ((a, b, x, y), (b, a, y, x)):
+            if len(low) and (low <= high).all():
+                by_chance = float((generator.permutation(low) > high).mean())
+                if by_chance > 0.05:
+                    sign = "<" if (low < high).all() else "<="
+                    found.append((by_chance, f"{_written(first)} {sign} {_written(second)}"))
     return [text for _, text in sorted(found, reverse=True)[:_MOST_PROPOSED]]
 
 

@@ -641,9 +641,7 @@ def redrawn(rows: pd.DataFrame) -> list[str]:
     """
     if "redrawn" not in rows.attrs:
         return []
-    n_repaired = rows.attrs["repaired"]
-    of_all = f", some of them ({n_repaired:,}) with values from the law of all rows" if n_repaired else ""
-    return [f"{rows.attrs['redrawn']:,} rows of {len(rows):,} broke a rule and were drawn again{of_all}."]
+    return [f"{rows.attrs['redrawn']:,} rows of {len(rows):,} broke a rule and were drawn again."]
 
 
 def question(shared: Shared) -> str:
