@@ -60,6 +60,13 @@ FORMS: dict[str, Callable[..., FloatArray]] = {
 _SIGNS = {"{0}": (1,), "{0} + {1}": (1, 1), "{0} − {1}": (1, -1)}  # of the forms that are weighted sums
 
 
+def name_only(levels: Levels, is_drawn: npt.NDArray[np.bool_]) -> None:
+    """Drop categories that are not drawn from the type of drawn columns, which would name them."""
+    if isinstance(levels.dtype, pd.CategoricalDtype):
+        drawn = set(levels.index[is_drawn[: len(levels.index)]])
+        levels.dtype = pd.CategoricalDtype([c for c in levels.dtype.categories if c in drawn], levels.dtype.ordered)
+
+
 @dataclass(frozen=True)
 class Lookup:
     """A column whose value follows from the value of another one, as a name follows from a code."""
@@ -85,6 +92,7 @@ class Lookup:
         by_count = pairs[np.argsort(counts, kind="stable")]
         by_count = by_count[may_follow[by_count % len(values)]]
         place[by_count // len(values)] = by_count % len(values)  # the most frequent one comes last, and stays
+        name_only(values, may_follow)
         return cls(column.name, source.name, keys, values, place, bool((place[key] == value).all()))
 
     def compute(self, columns: Columns) -> pd.Series:

@@ -49,7 +49,7 @@ from fairflows.release.partitions import TreePartition
 from fairflows.release.row_law import RowLaw
 from fairflows.release.score import cell_scores, releases_score
 from fairflows.table.columns import Dtype, common_schema, own_type, own_types, places_in, plain_numbers, shown
-from fairflows.table.frames import Frame, has_names, materialised, only_used_categories, to_pandas
+from fairflows.table.frames import Frame, has_names, materialised, to_pandas
 from fairflows.table.persons import Hashes, Key, Ledger, Persons, Places, content_hashes, keyed_hashes, new_key
 from fairflows.table.reading import check_texts
 from fairflows.table.table import Role, Table
@@ -165,7 +165,6 @@ class Release(Encoder):
     label_: Label | None = field(init=False)
     levels_: FloatArray = field(init=False)
     scores_: pd.DataFrame | None = field(init=False)
-    types_: dict[Hashable, Dtype] = field(init=False)  # of columns whose drawn values have another type
     plan_: CellPlan | None = field(init=False)
     table_: ReleasedTable | None = field(init=False)
 
@@ -309,10 +308,11 @@ class Release(Encoder):
         levels = [means_in_cells(label.targets(), cells, self.n_cells_) for label in labels]
         self.label_ = replace(labels[0], values=np.empty(0)) if labels else None
         self.levels_ = levels[0] if labels else np.empty((self.n_cells_, 0))
-        self.law_, self.scores_, self.types_, self.output_ = None, None, {}, CELL
+        self.law_, self.scores_, self.output_ = None, None, CELL
         if self.output == "row":
+            own = {n: t for n, t in given.types.items() if n in rows.X and str(t) != str(rows.X[n].dtype)}
             self.law_ = RowLaw.fit(
-                rows.X,
+                rows.X.astype(own),
                 cells,
                 self.n_cells_,
                 columns if labels else None,
@@ -324,9 +324,7 @@ class Release(Encoder):
                 key=encoder.key_,
                 random_state=self.random_state,
             )
-            own = self.law_.dtypes
-            self.types_ = {n: t for n, t in given.types.items() if str(t) != str(own.get(str(n), t))}
-            own = own | {str(name): dtype for name, dtype in self.types_.items()}
+            types = dict(self.law_.dtypes)
             scores = [
                 cell_scores(label, column, means, rows.persons.codes)
                 for label, (_, column), means in zip(labels, columns.items(), levels, strict=True)
@@ -334,13 +332,13 @@ class Release(Encoder):
             ]
             if any(part.shape[1] for part in scores):
                 self.scores_ = pd.concat(scores, axis=1)
-                if both := [name for name in self.scores_ if name in own]:
+                if both := [name for name in self.scores_ if name in types]:
                     raise DataError(
                         f"Column {both[0]!r} has the name of the score of the label: rename it, or release no score "
                         "(with_score=False)."
                     )
-                own |= {str(name): dtype for name, dtype in self.scores_.dtypes.items()}
-            self.output_ = EncodedColumns(own, self.law_.schema)
+                types |= {str(name): dtype for name, dtype in self.scores_.dtypes.items()}
+            self.output_ = EncodedColumns(types, self.law_.schema)
 
     def _released_table(self, rows: Rows, cells: Cells, dealt: _Dealt) -> ReleasedTable:
         """Count the cells of the table, and keep those of persons with names."""
@@ -426,8 +424,6 @@ class Release(Encoder):
         if self.law_ is None:
             return pd.DataFrame({"cell": cells})
         drawn = self.law_.sample(cells)
-        if self.types_:
-            drawn = only_used_categories(drawn.astype(self.types_))
         for name, score in () if self.scores_ is None else self.scores_.items():
             drawn[name] = score.to_numpy()[cells]
         return drawn

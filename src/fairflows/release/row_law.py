@@ -15,7 +15,7 @@ from fairflows.codec import Levels
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.exceptions import DataError
 from fairflows.release.column_tree import ColumnTree, Predictor, level_means, main_directions, standardised
-from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup, find_derived
+from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup, find_derived, name_only
 from fairflows.release.number_ranges import NumberRanges, Places, is_shared
 from fairflows.release.rules import Rule, check_rules
 from fairflows.table.columns import Dtype, Schema, floats, has_order, is_number
@@ -163,9 +163,10 @@ class RowLaw:
         ]
         trees = Parallel(n_jobs=-1, prefer="threads")(reversed(fits))[::-1]
         formulas = [found.column for found in computed if isinstance(found, Formula)]
+        own = parts | {found.column: found.values for found in computed if isinstance(found, Lookup)}
         law = cls(
             schema=Schema.of(whole),
-            dtypes={str(name): column.dtype for name, column in whole.items()},
+            dtypes={str(n): own[n].dtype if n in own else column.dtype for n, column in whole.items()},
             labels=labels,
             coordinates=coordinates,
             parts=parts,
@@ -372,9 +373,7 @@ def _without_own(name: Hashable, codes: IntArray, part: Part, who: IntArray) -> 
             f"Column {name!r} has a different value for every person, so that every value tells who it is: leave the "
             "column out."
         )
-    if isinstance(part.dtype, pd.CategoricalDtype):  # the type of drawn columns does not name other categories
-        drawn = set(part.index[is_drawn[: len(part.index)]])
-        part.dtype = pd.CategoricalDtype([c for c in part.dtype.categories if c in drawn], part.dtype.ordered)
+    name_only(part, is_drawn)
     return np.where(is_drawn[codes], codes, -1)
 
 

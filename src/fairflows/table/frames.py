@@ -196,12 +196,3 @@ def _from_array(data: TableLike) -> pd.DataFrame:
             f"{type(data).__name__} of shape {array.shape}. Reshape your data: a column is array.reshape(-1, 1)."
         )
     return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
-
-
-def only_used_categories(frame: pd.DataFrame) -> pd.DataFrame:
-    """Leave out categories that do not occur."""
-    categorical = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
-    used = frame.copy(deep=False)
-    for name in categorical:
-        used[name] = frame[name].cat.remove_unused_categories()
-    return used
