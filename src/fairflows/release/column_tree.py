@@ -81,19 +81,11 @@ class ColumnTree:
         x = np.empty((len(rows), len(features)), dtype=np.float32)
         for j, (number, order) in enumerate(features):
             x[:, j] = order[predictors[number].codes[rows]]
-        nodes = _grown(described, x, persons[rows], random_state)
-        offsets = np.cumsum([0, *(len(order) for _, order in features)])
-        nothing = np.empty(0, dtype=np.int64)
-        tree = cls(
-            predictor=np.array([number for number, _ in features] or [0])[nodes["feature"]],
-            order=offsets[nodes["feature"]],
-            threshold=nodes["threshold"],
-            child=nodes["child"],
-            place=np.concatenate([order for _, order in features] or [np.zeros(1, dtype=np.int64)]),
-            start=nothing,
-            level=nothing,
-            total=nothing,
-        )
+        feature, threshold, child = _grown(described, x, persons[rows], random_state)
+        predictor = np.array([number for number, _ in features])[feature]
+        order = np.cumsum([0, *(len(order) for _, order in features)])[feature]
+        place, nothing = np.concatenate([order for _, order in features]), np.empty(0, dtype=np.int64)
+        tree = cls(predictor, order, threshold, child, place, nothing, nothing, nothing)
         leaf = np.empty(len(target.codes), dtype=np.int64)
         for part in np.array_split(np.arange(len(leaf)), len(leaf) // 2**15 + 1):
             known = np.stack([predictor.codes[part] for predictor in predictors[: int(tree.predictor.max()) + 1]])
@@ -137,16 +129,16 @@ def _frequencies(leaf: IntArray, target: Predictor, n_nodes: int) -> dict[str, I
 
 def _grown(
     described: FloatArray | IntArray, x: npt.NDArray[np.float32], persons: FloatArray, random_state: int
-) -> dict[str, IntArray]:
-    """Return the nodes of a tree in which every leaf holds at least ten persons, and more in a small table.
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return feature, threshold and children of the nodes of a tree whose leaves hold at least ten persons each.
 
-    Trees of small leaves remember their rows: persons of the table would be nearer to a drawn row than others are.
+    The leaves of a small table hold more, because trees of small leaves remember their rows: persons of the table would
+    be nearer to a drawn row than others are.
     """
     n_persons = float(persons.sum())
     fewest = int(FEWEST_PERSONS * np.clip(np.sqrt(_LARGE / n_persons), 1, _MOST_LARGER))
-    if not x.shape[1] or n_persons < 2 * fewest:
-        nothing = np.zeros(1, dtype=np.int64)
-        return {"feature": nothing, "threshold": nothing, "child": np.zeros(2, dtype=np.int64)}
+    if n_persons < 2 * fewest:
+        return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64)
     kind = DecisionTreeClassifier if described.ndim == 1 else DecisionTreeRegressor
     several = bool((persons < 1).any())
     model = kind(
@@ -158,11 +150,8 @@ def _grown(
     tree = model.fit(x, described, sample_weight=persons if several else None).tree_
     is_leaf, itself = tree.children_left < 0, np.arange(tree.node_count)
     children = [np.where(is_leaf, itself, side) for side in (tree.children_right, tree.children_left)]
-    return {
-        "feature": np.where(is_leaf, 0, tree.feature),
-        "threshold": np.where(is_leaf, 0, np.floor(tree.threshold)).astype(np.int64),  # features are whole numbers
-        "child": np.stack(children, axis=1).ravel(),
-    }
+    threshold = np.where(is_leaf, 0, np.floor(tree.threshold)).astype(np.int64)  # features are whole numbers
+    return np.where(is_leaf, 0, tree.feature), threshold, np.stack(children, axis=1).ravel()
 
 
 def _described(target: Predictor, predictors: Sequence[Predictor], rows: IntArray) -> FloatArray | IntArray:

@@ -20,6 +20,7 @@ import pandas as pd
 from fairflows.codec import Levels, to_whole
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.release.number_ranges import grid_of_most, is_shared
+from fairflows.release.rules import BoolArray
 from fairflows.table.columns import floats, from_numbers, has_order, has_zone, is_number, is_time, numbers
 
 Columns = dict[Hashable, pd.Series]
@@ -60,7 +61,7 @@ FORMS: dict[str, Callable[..., FloatArray]] = {
 _SIGNS = {"{0}": (1,), "{0} + {1}": (1, 1), "{0} − {1}": (1, -1)}  # of the forms that are weighted sums
 
 
-def name_only(levels: Levels, is_drawn: npt.NDArray[np.bool_]) -> None:
+def name_only(levels: Levels, is_drawn: BoolArray) -> None:
     """Drop categories that are not drawn from the type of drawn columns, which would name them."""
     if isinstance(levels.dtype, pd.CategoricalDtype):
         drawn = set(levels.index[is_drawn[: len(levels.index)]])
@@ -417,9 +418,7 @@ def _checked(formula: Formula, values: Values) -> Formula | None:
     return with_rest if is_small else None
 
 
-def _keeps_frequent_value(
-    formula: Formula, values: Values, both: npt.NDArray[np.bool_], has_it: npt.NDArray[np.bool_]
-) -> bool:
+def _keeps_frequent_value(formula: Formula, values: Values, both: BoolArray, has_it: BoolArray) -> bool:
     """Whether a value that many rows have is kept where the sources are drawn, one after the other.
 
     The difference of two numbers that vary is nearly never 0, though it is 0 in most rows of the table: these numbers

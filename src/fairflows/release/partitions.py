@@ -107,11 +107,6 @@ class TreePartition:
         walked = ThresholdTrees(feature, tree.threshold, never, np.stack(children, axis=1), np.zeros(1, dtype=np.intp))
         return cls(view, walked, cell)
 
-    @property
-    def n_cells(self) -> int:
-        """How many leaves there are."""
-        return int(self.cell.max()) + 1
-
     def cells(self, Z: pd.DataFrame) -> IntArray:
         """Return the leaf of each encoded row."""
         single = self.view.features(Z).astype(np.float32)  # the precision in which scikit-learn chose the thresholds

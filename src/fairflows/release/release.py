@@ -293,7 +293,7 @@ class Release(Encoder):
             )
         codes = places_in(pd.Index(encoder.classes_, dtype=object), label_columns(y).iloc[:, 0])
         cut = TreePartition.fit(Z, codes, self.n_cells or _LEAVES, self.random_state)
-        return FoldModel(encoder, cut.n_cells, cut)
+        return FoldModel(encoder, int(cut.cell.max()) + 1, cut)
 
     def _take_over(self, encoders: Sequence[Encoder], rows: Rows, cells: Cells, given: _Given) -> None:
         """Set the attributes that all models share, and the mean label of each cell."""
@@ -602,8 +602,6 @@ def _deal(release: Release, given: _Given) -> _Dealt:
     if release.n_folds == 1:
         fold = np.zeros(len(persons.codes), dtype=np.intp)
         return _Dealt(given, persons, persons.named, key, fold, [given], [], None, None, None)
-    if known.n < 2:
-        raise DataError(f"Each of the two folds needs persons; {known.n} are too few.")
     plan = n_cells = None
     cut_at: list[Places] = [np.empty(0, dtype=np.intp)] * 2
     if encoder.traits.cut_apart:

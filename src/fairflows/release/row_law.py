@@ -17,11 +17,10 @@ from fairflows.exceptions import DataError
 from fairflows.release.column_tree import ColumnTree, Predictor, level_means, main_directions, standardised
 from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup, find_derived, name_only
 from fairflows.release.number_ranges import NumberRanges, Places, is_shared
-from fairflows.release.rules import Rule, check_rules
+from fairflows.release.rules import BoolArray, Rule, check_rules
 from fairflows.table.columns import Dtype, Schema, floats, has_order, is_number
 from fairflows.table.persons import Hashes, Secret, keyed_hashes
 
-BoolArray = npt.NDArray[np.bool_]
 Part = Levels | NumberRanges
 
 _COORDINATES = 6  # of a cell
@@ -102,32 +101,11 @@ class RowLaw:
         key: Secret = b"",
         random_state: int = 0,
     ) -> RowLaw:
-        """Learn the law from training rows.
+        """Learn the law from rows X with their cells, and from labels y, which are drawn together with them.
 
-        Parameters
-        ----------
-        X : DataFrame
-            The features.
-        cells : array of int
-            Cell of each row, in 0 … n_cells − 1.
-        n_cells : int
-            Number of cells.
-        y : DataFrame, default=None
-            Labels: further columns, which are drawn together with the features.
-        persons : array of int, default=None
-            Person of each row; by default each row belongs to another person.
-        kinds : mapping of column to kind, default=None
-            Kinds that were declared; a column of numbers that is "categorical" is drawn from its own values.
-        rules : sequence of str, default=()
-            Expressions over columns that are true in every row (`fairflows.release.rules`).
-        derive : bool, default=True
-            Whether columns that follow from others are recognised and computed.
-        label_place : int, default=None
-            Number of features before the labels in the drawn rows; by default the labels are last.
-        key : bytes, default=b""
-            Secret for the hashes of the rows that are not drawn.
-        random_state : int, default=0
-            Seed of the trees.
+        `persons` is the person of each row, by default another one. A column of numbers whose kind is "categorical" is
+        drawn from its own values. Labels come after `label_place` features, by default last. `key` is the secret of the
+        hashes of rows that are not drawn. The other settings are those of `Release`.
         """
         labels = [] if y is None else list(y)
         whole = _joined(X, y, label_place)
@@ -146,7 +124,7 @@ class RowLaw:
         parts = dict(sorted(parts.items(), key=lambda item: len(item[1])))
         codes = {name: part.codes(drawn[name]).astype(np.int64) for name, part in parts.items()}
         columns = [
-            Predictor(codes[name], len(part), name not in declared and _is_ordered(drawn[name]))
+            Predictor(codes[name], len(part), name not in declared and _is_ordered(drawn[name].dtype))
             for name, part in parts.items()
         ]
         targets = [
@@ -184,17 +162,8 @@ class RowLaw:
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
         """Draw a fresh row for each cell: equal cells get different rows, and so does one person who comes twice.
 
-        Parameters
-        ----------
-        cells : array of int
-            The cells.
-        generator : Generator, default=None
-            For tests; by default every call has randomness of the operating system's own.
-
-        Returns
-        -------
-        DataFrame
-            The rows. With rules, ``attrs["redrawn"]`` is the number of rows whose first draw broke a rule.
+        Without a generator, every call has randomness of the operating system's own. With rules, ``attrs["redrawn"]``
+        is the number of rows whose first draw broke a rule.
         """
         cells = np.asarray(cells, dtype=np.int64)
         generator = np.random.default_rng() if generator is None else generator
@@ -358,8 +327,8 @@ def _is_code(column: pd.Series, label: IntArray) -> bool:
     return bool(apart > _TELLING and alike < _IN_ORDER * apart)
 
 
-def _is_ordered(column: pd.Series) -> bool:
-    return has_order(column.dtype) or (isinstance(column.dtype, pd.CategoricalDtype) and column.dtype.ordered)
+def _is_ordered(dtype: Dtype) -> bool:
+    return has_order(dtype) or (isinstance(dtype, pd.CategoricalDtype) and dtype.ordered)
 
 
 def _without_own(name: Hashable, codes: IntArray, part: Part, who: IntArray) -> IntArray:
@@ -419,8 +388,6 @@ def _limits(values: FloatArray, who: IntArray) -> tuple[float, float]:
     """Return the smallest and the largest value, but for those that only one person has."""
     is_known = ~np.isnan(values)
     different, codes = np.unique(values[is_known], return_inverse=True)
-    if not len(different):
-        return -np.inf, np.inf
     is_inner = is_shared(codes, who[is_known], len(different))
     is_inner[1:-1] = True
     inner = different[is_inner] if is_inner.any() else different
