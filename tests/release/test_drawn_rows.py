@@ -84,15 +84,6 @@ def test_one_person_gets_another_row_every_time(release):
     assert len(set(release.cells(release.read(one)))) == 1
 
 
-def test_no_training_person_finds_her_own_row(release):
-    known = table()
-    rows = pd.concat([known.X, known.y], axis=1).astype(str).reset_index(drop=True)
-    own = set(rows[~rows.duplicated(keep=False)].itertuples(index=False, name=None))
-    drawn = release.transform(table(20_000, seed=3))[list(rows)].astype(str)  # without the score
-    assert len(own) > 1_000
-    assert own.isdisjoint(drawn.itertuples(index=False, name=None))
-
-
 def test_the_certificate_is_the_cells_and_says_why_it_covers_the_row(release):
     new = table(4_000, seed=5)
     certificate = ff.certify(release, new)

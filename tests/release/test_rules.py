@@ -57,8 +57,9 @@ def test_code_is_refused(text):
 
 def test_wrong_rules():
     X = visits()
-    with pytest.raises(DataError, match="is not an expression"):
-        check_rules(["start <="], X)
+    for text in ["start <=", "-" * 3_000 + "children < 5"]:
+        with pytest.raises(DataError, match="is not an expression"):
+            check_rules([text], X)
     with pytest.raises(DataError, match="'ned' is not in the table. Did you mean 'end'"):
         check_rules(["start <= ned"], X)
     with pytest.raises(DataError, match="names no column"):
@@ -72,8 +73,6 @@ def test_wrong_rules():
     for text in ["`kind of stay` * 999999999999 == 'x'", "[1] * 999999999999 == children", "children in persons"]:
         with pytest.raises(DataError, match="arithmetic needs numbers|may contain"):
             check_rules([text], X)
-    with pytest.raises(DataError, match="is not an expression"):
-        check_rules(["-" * 3_000 + "children < 5"], X)
     for rules in ("start <= end", [5], None):
         with pytest.raises(DataError, match="must be a list"):
             check_rules(rules, X)
