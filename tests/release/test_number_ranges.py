@@ -91,7 +91,7 @@ def test_a_few_odd_values_do_not_make_a_column_continuous():
     drawn = drawn_from(column)
     assert (drawn == drawn.round(1)).all()
     large = drawn_from(pd.Series(np.append(RNG.lognormal(15, 3, 990).round(2), RNG.lognormal(15, 3, 10))))
-    assert large.max() > 1e9 and (large == large.round(2)).all()  # noqa: PT018
+    assert (large == large.round(2)).all()
 
 
 def test_heavy_tails_are_kept():
