@@ -44,14 +44,14 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, TargetEncoder
 
-from fairflows.bounds import blocks_upper_bound, cell_radius, cell_upper_bound
+from fairflows.bounds import blocks_upper_bound, cell_radius, cell_upper_bound, fare_upper_bound
 from fairflows.bounds.cells import total_variation
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.cell_programme import BinnedScores, CellProgramme, PlannedProgramme, Solution
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.rows import Label, TrainingRows
-from fairflows.paper.baselines.fare import FARE, fare_upper_bound
+from fairflows.paper.baselines import FARE
 from fairflows.paper.datasets import load_health, read_acs
 from fairflows.table.table import Table
 

@@ -19,12 +19,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairflows.bounds import cell_upper_bound
+from fairflows.bounds import cell_upper_bound, fare_upper_bound
 from fairflows.encoder.base import cells_of, read_again
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataWarning
 from fairflows.paper.baselines import RawFeatures
-from fairflows.paper.baselines.fare import fare_upper_bound
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
 from fairflows.release.release import Release
 from fairflows.table.examples import load_adult

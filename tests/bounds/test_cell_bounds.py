@@ -6,8 +6,6 @@ import pytest
 from fairflows import DataError, bounds
 from fairflows.bounds.cells import cells_to_merge
 from fairflows.bounds.planning import expected_cell_distance
-from fairflows.paper.baselines.fare import fare_upper_bound
-from fairflows.paper.experiments.certificates import weissman_upper_bound
 
 GEOMETRIC = 0.6 ** np.arange(12) / (0.6 ** np.arange(12)).sum()
 SETTINGS = {
@@ -53,23 +51,23 @@ def test_width_and_comparison_with_other_bounds(draw_counts, alternating_cells):
     counts = draw_counts(p, [5000, 5000], 500)
     ours = bounds.cell_upper_bound(counts, 0.05).mean()
     assert ours <= 0.130 + 0.1 * 0.030
-    assert weissman_upper_bound(counts, 0.05).mean() == pytest.approx(0.230, abs=0.005)
+    assert bounds.weissman_upper_bound(counts, 0.05).mean() == pytest.approx(0.230, abs=0.005)
     first, second, third = (draw_counts(p, [1667, 1667], 500) for _ in range(3))
-    assert fare_upper_bound(first.sum(axis=-1), second, third.sum(axis=-2), 0.05).mean() > ours + 0.3
+    assert bounds.fare_upper_bound(first.sum(axis=-1), second, third.sum(axis=-2), 0.05).mean() > ours + 0.3
 
 
 @pytest.mark.parametrize("name", ["two cells", "9:1", "skewed cells", "disjoint mass"])
 def test_other_bounds_cover(name, draw_counts, covers):
     p, n = np.array(SETTINGS[name][0]), SETTINGS[name][1]
     truth = bounds.exact_statistical_distance(p)
-    assert covers(weissman_upper_bound(draw_counts(p, n, 2000), 0.05) < truth, 0.05)
+    assert covers(bounds.weissman_upper_bound(draw_counts(p, n, 2000), 0.05) < truth, 0.05)
 
 
 def test_fare_covers(rng, covers):
     p = np.array([[0.65, 0.25, 0.1], [0.35, 0.25, 0.4]])
     joint = (np.array([0.7, 0.3])[:, None] * p).ravel()
     base, cells, totals = rng.multinomial(1000, joint, size=(3, 2000)).reshape(3, 2000, 2, 3)
-    upper = fare_upper_bound(base.sum(axis=-1), cells, totals.sum(axis=-2), 0.05)
+    upper = bounds.fare_upper_bound(base.sum(axis=-1), cells, totals.sum(axis=-2), 0.05)
     assert covers(upper < bounds.exact_statistical_distance(p), 0.05)
 
 

@@ -19,10 +19,12 @@ from .model import distance_terms as distance_terms
 from .model import draws_needed as draws_needed
 from .model import statistical_distance as statistical_distance
 from .model import statistical_distance_upper_bound as statistical_distance_upper_bound
+from .paper import fare_upper_bound as fare_upper_bound
 from .paper import hoeffding_radius as hoeffding_radius
 from .paper import kl_upper_bound as kl_upper_bound
 from .paper import sign_estimate as sign_estimate
 from .paper import sign_upper_bound as sign_upper_bound
+from .paper import weissman_upper_bound as weissman_upper_bound
 from .planning import planned_cell_bound as planned_cell_bound
 from .planning import rows_needed as rows_needed
 from .shared_table import known_share_distance as known_share_distance

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from fairflows.bounds import cell_upper_bound, total_variation
-from fairflows.paper.baselines.fare import FARE, fare_upper_bound
+from fairflows.bounds import cell_upper_bound, fare_upper_bound, total_variation, weissman_upper_bound
+from fairflows.paper.baselines.fare import FARE
 from fairflows.paper.experiments.problems import cells_by_group
 from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Outcome, Setting, new_figure
 from fairflows.paper.experiments.trained_heads import plain_accuracy
@@ -54,29 +51,6 @@ def simulated(n: int, k: int, trials: int, rng: np.random.Generator) -> dict[str
     means = {name: float(np.mean(values)) for name, values in bounds.items()}
     missed = {f"{name} missed": float(np.mean(np.asarray(values) < truth)) for name, values in bounds.items()}
     return {"rows": n, "cells": k, "true Δ": truth, **means, **missed}
-
-
-def weissman_upper_bound(counts: NDArray, delta: float) -> NDArray:
-    r"""Return a bound on the distance of two groups from a bound on each group's own deviation.
-
-    .. math:: Δ \le \widehat{TV} + \tfrac12 \sum_a \sqrt{\frac{2}{n_a} \log\frac{2 (2^k - 2)}{δ}}
-
-    Each group's cell frequencies are within the a-th term of the truth in L1, at δ/2 (Weissman, Ordentlich, Seroussi,
-    Verdú and Weinberger, "Inequalities for the L1 deviation of the empirical distribution", 2003).
-
-    Parameters
-    ----------
-    counts : array of shape (..., 2, k)
-        Persons of two groups in each of k cells.
-    delta : float
-        δ, the probability of a miss.
-    """
-    k, n = counts.shape[-1], counts.sum(axis=-1)
-    # log(2^k - 2), without overflow; a single cell cannot deviate.
-    log_subsets = k * math.log(2) + math.log1p(-(2.0 ** (1 - k))) if k > 1 else -math.inf
-    deviation = np.sqrt(np.maximum(2 * (log_subsets + math.log(2 / delta)), 0) / n)
-    observed = total_variation(counts / n[..., None])[..., 0, 1]
-    return np.minimum(observed + deviation.sum(axis=-1) / 2, 1)
 
 
 def on_adult() -> pd.DataFrame:
