@@ -87,7 +87,8 @@ class FairFlow(Encoder):
     weight_decay : float, default=1e-4
         Weight decay of Adam.
     n_restarts : int, default=1
-        Starts from different weights, trained at once. The start of least loss in the last epoch is kept.
+        Starts from different weights, trained at once. The start of least loss in the last third of the epochs is
+        kept.
     validation : float, default=0.1
         Share of the persons that is held out for the likelihood of the densities.
     alpha : float, default=0.05

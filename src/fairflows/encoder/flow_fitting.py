@@ -177,8 +177,9 @@ def _training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
 
 
 def _best_restarts(result: TrainingResult, n_restarts: int) -> list[int | None]:
-    """For each gamma and seed, return the start of least joint loss in the last epoch; None where all diverged."""
-    loss = torch.where(result.diverged, torch.inf, result.joint[-1]).reshape(-1, n_restarts)
+    """For each gamma and seed, return the start of least joint loss in the last epochs; None where all diverged."""
+    last = result.joint[-max(1, len(result.joint) // 3) :].mean(dim=0)  # at the lowest rate; one epoch is noisy
+    loss = torch.where(result.diverged, torch.inf, last).reshape(-1, n_restarts)
     least, start = loss.min(dim=1)
     return [
         i * n_restarts + s if ok else None
