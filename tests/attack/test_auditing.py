@@ -90,6 +90,13 @@ class TestArrays:
         with pytest.raises(DataError, match=r"the test part, \d+ rows of 2 groups, has none of 0"):
             audit((train.X, test.X[test.a == 1]), train, test.take((test.a == 1).to_numpy()))
 
+    @pytest.mark.parametrize("seed", range(4))
+    def test_three_persons_of_a_group_are_in_all_parts(self, seed):
+        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=400, random_state=0)
+        few = train.take(np.r_[np.flatnonzero(train.a == 0), np.flatnonzero(train.a == 1)[:3]])
+        group = AttackedRelease.of((few.X, test.X), few, test, seed=seed).group
+        assert [np.bincount(group[part])[1] for part in ("reference", "fit", "validation")] == [1, 1, 1]
+
 
 class TestCategorical:
     def test_matching_and_its_certificate(self, adult, matching):

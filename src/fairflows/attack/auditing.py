@@ -51,6 +51,7 @@ Representation: TypeAlias = Sequence[TableLike]
 """The released rows of train and of test, as a pair of frames or arrays, whatever model made them."""
 
 _SHARES = (0.4, 0.35, 0.25)  # of the training persons: reference rows, rows to learn from, validation
+_SMALL = 50  # persons; a larger group has some in every random part
 _MOST_LEVELS = 64  # a column of more levels is described by each level's group rates
 _MOST_ROWS, _QUICK_ROWS = 250_000, 10_000  # training rows that adversaries learn from and are tuned on, about
 _MOST_TESTED = 100_000  # rows that they are judged on
@@ -451,18 +452,19 @@ def _refuse_shared_persons(train: Table, test: Table) -> None:
 def _parts(train: Table, groups: list[Hashable], seed: int, quick: bool) -> dict[str, IntArray]:
     """Split the training persons at random into three parts; of very many, fewer persons of large groups are kept.
 
-    Adversaries are tuned on all rows of the validation persons, which follow the law of the rows that they are judged
-    on; only the bound itself takes independent ones.
+    Small groups are divided by ranks, so that three persons are enough for one in every part. Adversaries are tuned on
+    all rows of the validation persons, which follow the law of the rows that they are judged on; only the bound itself
+    takes independent ones.
     """
     persons, group = train.persons, train.group_numbers(groups)
     rng = np.random.default_rng(seed)
-    each = (_QUICK_ROWS if quick else _MOST_ROWS) / len(groups)
-    share = np.empty(persons.n)
-    share[persons.codes] = (each / np.maximum(np.bincount(group, minlength=len(groups)), 1))[group]
-    kept = rng.random(persons.n) < share
-    part = np.where(kept, np.searchsorted(np.cumsum(_SHARES)[:2], rng.random(persons.n)), -1)[persons.codes]
-    names = ("reference", "fit", "validation")
-    return {name: np.flatnonzero(part == number) for number, name in enumerate(names)}
+    own = group[np.unique(persons.codes, return_index=True)[1]]
+    size = np.bincount(own, minlength=len(groups))[own]
+    share = (_QUICK_ROWS if quick else _MOST_ROWS) / len(groups) / np.bincount(group, minlength=len(groups))[own]
+    kept, place = rng.random(persons.n) < share, pd.Series(rng.random(persons.n))
+    place = place.where(size >= _SMALL, (place.groupby(own).rank() - 0.5) / size)
+    part = np.where(kept, np.searchsorted(np.cumsum(_SHARES)[:2], place), -1)[persons.codes]
+    return {name: np.flatnonzero(part == number) for number, name in enumerate(("reference", "fit", "validation"))}
 
 
 def _gaps_as_levels(frame: pd.DataFrame) -> pd.DataFrame:
