@@ -116,6 +116,7 @@ def test_shared_rows_beside_real_ones(found):
     assert rows.detection > 0.5
     assert [shape["name"] for shape in rows.shapes] == ["told", "noise", "copied", "copy", "day", "gaps", "label"]
     assert sum(rows.shapes[2]["real"]) == pytest.approx(1)
+    assert rows.shapes[4]["values"][0].startswith("2024-01-0"), "a day, not a number of seconds"
 
 
 def test_rows_that_are_nothing_like_the_real_ones_are_found_out():

@@ -246,7 +246,7 @@ class _Job:
         split = f"{len(table):,} rows, all of them released."
         if self.quick:
             return _Fitted(model, rows, table, target, None, split)
-        self.say("fitting a second release to four fifths of the persons, to measure with")
+        self.say("fitting a second release, which is used for measurements only")
         try:
             apart = fitted_apart(model, table, self.random_state)
         except DataError as error:

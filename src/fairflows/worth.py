@@ -23,7 +23,7 @@ from fairflows.encoder.fair_tree import FairTree, best_rates
 from fairflows.encoder.rows import Label
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.release import Release
-from fairflows.table.columns import floats, has_order, places_in
+from fairflows.table.columns import floats, has_order, is_time, places_in
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
 from fairflows.threads import one_thread
@@ -508,6 +508,9 @@ def _shape(name: str, real: pd.Series, shared: pd.Series) -> dict[str, Any]:
         edges = np.linspace(low, high, _BARS + 1)[1:-1]
         codes = [np.searchsorted(edges, v[~np.isnan(v)], side="right") for v in values]
         names = [f"{edge:.4g}" for edge in (low, *edges)]
+        if is_time(real.dtype):
+            starts = pd.to_timedelta([low, *edges], unit="s").floor("D" if high - low > 86_400 * _BARS else "s")
+            names = list((starts if real.dtype.kind == "m" else starts + pd.Timestamp(0)).astype(str))
     else:
         levels = real.astype(object).value_counts().index[:_BARS]
         levels = levels.sort_values() if has_order(real.dtype) else levels

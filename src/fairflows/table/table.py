@@ -360,7 +360,7 @@ class Table:
         """Return kind, distinct values, missing values and range of each feature."""
         X = self.X.set_axis(self.X.columns.map(str), axis=1)
         ordered = X[[name for name, column in X.items() if has_order(column.dtype)]].dropna(axis=1, how="all")
-        ranges = {name: f"{column.min()} … {column.max()}" for name, column in ordered.items()}
+        ranges = {name: " … ".join(column.agg(["min", "max"]).astype(str)) for name, column in ordered.items()}
         found = {
             "kind": pd.Series(self.kinds),
             "type": X.dtypes.astype(str),
