@@ -648,7 +648,7 @@ class CellCodec:
         return np.stack(np.unravel_index(cells, self.shape_), axis=1).astype(np.int64)
 
     def from_levels(self, levels: IntArray) -> pd.DataFrame:
-        """Return the rows of these combinations of levels."""
+        """Return one row for each combination of levels."""
         columns = {name: part._values.take(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
         return pd.DataFrame(columns, index=pd.RangeIndex(len(levels)), copy=False)
 

@@ -477,7 +477,7 @@ def _variation(here: IntArray, there: IntArray) -> float:
 
 
 def _kept_correlations(real: pd.DataFrame, shared: pd.DataFrame) -> float | None:
-    """Return the share of the strong rank correlations that is left, by their sums."""
+    """Return the sum of the shared rank correlations over that of the real ones, for strongly correlated columns."""
     names = [name for name in real if has_order(real[name].dtype) and real[name].nunique() > 1]
     ranks = [pd.DataFrame({name: floats(part[name]) for name in names}).rank() for part in (real, shared)]
     here, there = (np.atleast_2d(part.corr().to_numpy()) for part in ranks)

@@ -206,7 +206,7 @@ def test_wrong_rows(mixed, fitted):
     few = np.where(np.arange(480) < 3, "rare", "common")
     with pytest.raises(DataError, match=r"group 'rare' has 3 rows for a density of 6 features"):
         FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=few)
-    with pytest.raises(DataError, match="knows persons by their 'person' .* which these rows lack"):
+    with pytest.raises(DataError, match="reads the names of persons from 'person' .* which these rows lack"):
         fitted.transform(mixed.X.reset_index(drop=True), sensitive_features=mixed.a)
 
 

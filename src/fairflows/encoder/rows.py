@@ -340,8 +340,8 @@ def find_persons(encoder: Encoder, X: RowsLike, frame: pd.DataFrame, *, needed: 
         return Persons.of(frame.index)
     if needed:
         raise DataError(
-            f"The encoder knows persons by their {identifier!r} (identifier={identifier!r}), which these rows lack: "
-            "add that column, or make it the index."
+            f"The encoder reads the names of persons from {identifier!r} (identifier={identifier!r}), which these rows "
+            "lack: add that column, or make it the index."
         )
     return Persons.unnamed(len(frame))
 

@@ -236,7 +236,7 @@ def of_one_type(column: pd.Series) -> pd.Series:
 
 
 def group_numbers(groups: Sequence[Hashable], column: pd.Series) -> npt.NDArray[np.intp]:
-    """Return the place of each value among the groups, or −1. They are compared as they print."""
+    """Return the index of each value in `groups`, or −1 for an unknown one. Values are compared by their text."""
     codes, found = distinct_values(column)
     place_of = {printed(group): place for place, group in enumerate(groups)}
     return np.array([*(place_of.get(printed(value), -1) for value in found), -1], dtype=np.intp)[codes]
