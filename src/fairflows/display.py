@@ -92,14 +92,7 @@ def draw_bounds(
             axes.plot([0, value], [i, i], color=colour, linewidth=5, alpha=0.45, solid_capstyle="round", zorder=2)
         marker = {ATTACK: ">", MODEL: "D", CERTIFIED: "<"}[colour]
         axes.plot(value, i, marker=marker, markersize=9, color=colour, zorder=3, clip_on=False)
-        axes.annotate(
-            bound.text,
-            (1, i),
-            xycoords=("axes fraction", "data"),
-            xytext=(11, 0),
-            textcoords="offset points",
-            va="center",
-        )
+        axes.annotate(bound.text, (1, i), (11, 0), ("axes fraction", "data"), "offset points", va="center")
     axes.set_yticks(range(len(bounds)), [bound.name for bound in reversed(bounds)], parse_math=False)
     if target is not None:
         axes.axvline(target, color=INK, linestyle="--", linewidth=1)
