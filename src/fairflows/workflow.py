@@ -180,13 +180,12 @@ def share(
         rows=fitted.rows,
         split=fitted.split,
     )
-    page = Report(contents)
     order = np.random.default_rng().permutation(len(table))  # from the system's entropy: no seed repeats it
     rows = fitted.rows.iloc[order].reset_index(drop=True)
     run = Run.of(table, random_state)
     with open_looks() as looks:
         seen = looks.rows(table.X, table.persons)
-    return Shared(rows, certificate, worth, found, before, fitted.model, page, run, seen)
+    return Shared(rows, certificate, worth, found, before, fitted.model, Report(contents), run, seen)
 
 
 @dataclass(frozen=True)
@@ -249,6 +248,10 @@ class _Job:
         self.say("fitting a second release, which is used for measurements only")
         try:
             apart = fitted_apart(model, table, self.random_state)
+            unseen = apart.unseen()
+            for part in (unseen.learn, unseen.judge):  # adversaries learn, are tuned and are compared: three persons
+                if np.bincount(part.group_numbers(table.groups), minlength=len(table.groups)).min() < 3:
+                    raise DataError("It needs more persons of the smallest group.")
         except DataError as error:
             split = f"{split} Nothing was attacked or measured, which takes a second release. {error}"
             return _Fitted(model, rows, table, target, None, split)

@@ -134,6 +134,9 @@ def test_too_few_persons_to_measure_with_are_enough_to_share():
     shared = ff.share(ff.Table(rows, sensitive="sex"), target=0.9, output="cell")
     assert shared.usefulness is None
     assert "takes a second release" in shared.report.contents["data"]["split"]
+    rows = {"x": rng.integers(9, size=1_000), "sex": ["f"] * 56 + ["m"] * 944}
+    shared = ff.share(ff.Table(rows, sensitive="sex"), target=0.9, output="cell", random_state=4)
+    assert "more persons of the smallest group" in shared.report.contents["data"]["split"]
 
 
 def test_only_an_earlier_result_is_replaced_and_only_when_asked(shared, tmp_path):

@@ -330,7 +330,7 @@ class AttackedRelease:
             if sizes.min() == 0:
                 raise DataError(
                     f"An audit needs rows of every group; the {part} part, {len(number):,} rows of {len(groups)} "
-                    f"groups, has none of {groups[int(sizes.argmin())]!r}."
+                    f"groups, has none of {groups[int(sizes.argmin())]!r}. Merge small groups (merge_small=...)."
                 )
         names = checked_released(released, cells=encoder is not None and bool(encoder.traits.cells))
         if encoded is not None and "latent" in names:
@@ -452,9 +452,8 @@ def _refuse_shared_persons(train: Table, test: Table) -> None:
 def _parts(train: Table, groups: list[Hashable], seed: int, quick: bool) -> dict[str, IntArray]:
     """Split the training persons at random into three parts; of very many, fewer persons of large groups are kept.
 
-    Small groups are divided by ranks, so that three persons are enough for one in every part. Adversaries are tuned on
-    all rows of the validation persons, which follow the law of the rows that they are judged on; only the bound itself
-    takes independent ones.
+    Small groups are divided by ranks, so that every part has one of three persons. Adversaries are tuned on all rows of
+    the validation persons, which follow the law of the judged rows; only the bound itself takes independent ones.
     """
     persons, group = train.persons, train.group_numbers(groups)
     rng = np.random.default_rng(seed)
