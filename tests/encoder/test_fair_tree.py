@@ -143,11 +143,13 @@ def test_the_law_of_a_random_row_is_made_alike():
         assert (distance < 0.06) == (largest < 1), "the law of a random row is made alike, not that of a random person"
 
 
-def test_values_that_only_calibrating_persons_have_are_unknown():
+@pytest.mark.parametrize("dtype", ["str", "category"])
+def test_values_that_only_calibrating_persons_have_are_unknown(dtype):
     """Persons who set the thresholds decide nothing about scores, so that such rows go left at every node."""
     table, new = population(3000, 0), population(500, 1)
     calibrating = table.persons.split(0.5, random_state=0)[1][:40]
     table.X.loc[table.X.index[calibrating[:20]], "town"] = "Trier"
+    table.X["town"] = table.X["town"].astype(dtype)  # which may declare the category
     table.X.loc[table.X.index[calibrating[20:]], "height"] = np.nan
     encoder = tree(8).fit(table)
     for column, value in (("town", "Trier"), ("height", np.nan)):

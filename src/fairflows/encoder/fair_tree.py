@@ -17,6 +17,7 @@ from fairflows.encoder.ranked_columns import PrincipalComponents
 from fairflows.encoder.rows import Label, Rows, TrainingRows, known_label
 from fairflows.encoder.scores import Score, ScoreColumn, check_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_count, warn_user
+from fairflows.table.columns import own_types
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Places, content_hashes
 
 _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many trees, which take twice as long to encode
@@ -116,7 +117,7 @@ class FairTree(Encoder):
         if self.calibration is not None:
             choosing, others = rows.persons.split(self.calibration, random_state=self.random_state)
             others = one_row_each(rows.X, rows.persons, others, self.most_rows_ or 1, self.random_state)
-        self.columns_ = score_columns(rows.X.iloc[choosing], rows.kinds)
+        self.columns_ = score_columns(own_types(rows.X.iloc[choosing]), rows.kinds)
         check_columns(rows.X, self.columns_, rows.outside)
         self._choose(rows, choosing, self._possible_cells(rows, choosing if others is None else others))
         self.levels_ = np.empty((self.n_cells_ or 0, 0))
@@ -147,11 +148,9 @@ class FairTree(Encoder):
             raise DataError("spend needs a label with two classes: pass y, or leave spend at 0.")
         if self.spend and scores.of_labels[0]:
             rates = best_rates([values[group == a, 0] for a in range(len(rows.groups))], self.spend)
-        tree_rows = StructureRows.of(
-            values, group, np.concatenate(targets, axis=1), len(rows.groups), self.random_state
-        )
+        grown_on = StructureRows.of(values, group, np.concatenate(targets, axis=1), len(rows.groups), self.random_state)
         self.scores_ = scores
-        self.structure_ = grow(tree_rows, n_cells, rates if n_cells > 1 else None)
+        self.structure_ = grow(grown_on, n_cells, rates if n_cells > 1 else None)
         self.n_cells_ = self.structure_.n_cells
 
     def cut(self, rows: Rows, label: FloatArray | None = None) -> None:
