@@ -72,7 +72,7 @@ class Rule:
             holds = np.broadcast_to(np.asarray(self._value(tree.body, known, quoted)), len(known))
         except DataError:
             raise
-        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise DataError(f"The rule {self.text!r} cannot be evaluated: {error}.") from None
         if len(holds) and pd.api.types.infer_dtype(holds) != "boolean":
             raise DataError(f"The rule {self.text!r} is neither true nor false: compare, as in 'start <= end'.")
