@@ -198,7 +198,7 @@ class Levels:
     def _values(self) -> ExtensionArray:
         """The value of each level, the missing one last, in the column's type."""
         if isinstance(self.dtype, pd.CategoricalDtype):
-            places = self.dtype.categories.get_indexer(self.index)
+            places = pd.Index(self.dtype.categories).get_indexer(self.index)  # its own index: rows come in threads
             return pd.Categorical.from_codes(np.append(places, -1) if self.has_missing else places, dtype=self.dtype)
         return pd.Series([*self.index, *([None] if self.has_missing else [])], dtype=self.dtype).array
 

@@ -1,13 +1,14 @@
 """The ledger recognises persons and rows that were seen before, and nothing more."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from fairflows import DataError, load_adult
-from fairflows.table.persons import Ledger, Persons
+from fairflows.table.persons import Ledger, Persons, RowsSeen
 
 KEY = b"a secret of thirty-two bytes ...."
 
@@ -113,3 +114,13 @@ def test_json_keeps_everything_but_the_key(parts):
     assert again.already_used(read(again, test.X.iloc[:100])) == 100
     without = Ledger.from_dict(json.loads(text), b"another key")
     assert without.already_used(read(without, train.X.iloc[:500])) == 0, "hashes say nothing without the key"
+
+
+def test_rows_that_come_in_several_threads_are_looked_up():
+    """An index of pandas 2 is not ready for a second thread while the first one fills it."""
+    hashes = np.random.default_rng(0).integers(0, 2**63, 200_000).astype(np.uint64)
+    other = RowsSeen(True, hashes[:1] + np.uint64(1), hashes[:1])
+    for _ in range(5):
+        seen = RowsSeen(True, hashes, hashes)
+        with ThreadPoolExecutor(8) as pool:
+            assert set(pool.map(seen.under_other_names, [other] * 16)) == {1}, "one row under another name"

@@ -41,6 +41,8 @@ _MISSING = np.uint64(2**64 - 1)  # the hash of a missing value, not keyed
 Identifiers: TypeAlias = pd.Series | pd.Index | npt.NDArray | Sequence[object]
 Places = npt.NDArray[np.intp]
 Hashes = npt.NDArray[np.uint64]
+Counted = tuple[Hashes, Places]
+"""Distinct hashes in rising order, and how often each occurs."""
 Part = str | npt.NDArray
 """A part of what a fingerprint is made of."""
 
@@ -469,23 +471,23 @@ class RowsSeen:
         """Count the other's rows of persons whose names are not here, that are recognised by their values."""
         contents = other.contents
         if self.named and other.named:
-            contents = contents[self._names.get_indexer(other.persons) < 0]
+            contents = contents[_times_among(self._names, other.persons) == 0]
         return self._recognised(contents)
 
     @cached_property
-    def _names(self) -> pd.Index:
-        """Hashes of the distinct persons; found once, because rows may come singly."""
-        return pd.Index(self.persons).unique()
+    def _names(self) -> Counted:
+        """The rows of each person; counted once, because rows may come singly."""
+        return np.unique(self.persons, return_counts=True)
 
     @cached_property
-    def _rows(self) -> pd.Series:
-        """Number of rows of each content."""
-        return _counts(self.contents)
+    def _rows(self) -> Counted:
+        """The rows of each content."""
+        return np.unique(self.contents, return_counts=True)
 
     @cached_property
     def _n_once(self) -> int:
         """Number of rows with values that no other row has."""
-        return int((self._rows == 1).sum())
+        return int((self._rows[1] == 1).sum())
 
     def would_be_seen(self, other: RowsSeen) -> bool:
         """Return whether `shared` would notice if the other's rows were all among these."""
@@ -498,10 +500,8 @@ class RowsSeen:
         many fresh rows would bring new values. And rows that only one person has in each file are the same ones where
         they are more than five times as frequent as rows of equal values are within this file.
         """
-        if (self._rows.index.get_indexer(two) < 0).all():
-            return 0
-        n, there = len(self.contents), _counts(two)
-        here = self._rows.reindex(there.index, fill_value=0)
+        contents, there = np.unique(two, return_counts=True)
+        here, n = _times_among(self._rows, contents), len(self.contents)
         is_part_of_these = 0 < len(two) <= n and bool((here >= there).all())
         if is_part_of_these and (n == len(two) or self._brings_new_values(len(two))):
             return len(two)
@@ -609,13 +609,20 @@ class Ledger:
 
 def is_part(part: Hashes, whole: Hashes) -> bool:
     """Return whether every row of one file is in another, in any order, as often: nothing shows that they differ."""
-    rows = _counts(part)
-    return 0 < len(part) <= len(whole) and bool((_counts(whole).reindex(rows.index, fill_value=0) >= rows).all())
+    contents, there = np.unique(part, return_counts=True)
+    here = _times_among(np.unique(whole, return_counts=True), contents)
+    return 0 < len(part) <= len(whole) and bool((here >= there).all())
 
 
-def _counts(hashes: Hashes) -> pd.Series:
-    """Return how often each hash occurs."""
-    return pd.Series(hashes).value_counts(sort=False)
+def _times_among(counted: Counted, hashes: Hashes) -> Places:
+    """Return how often each hash was counted. Batches are encoded in threads, in which an index of pandas may fail."""
+    values, times = counted
+    place = np.searchsorted(values, hashes)
+    known = place < len(values)
+    known[known] = values[place[known]] == hashes[known]
+    found = np.zeros(len(hashes), dtype=np.intp)
+    found[known] = times[place[known]]
+    return found
 
 
 def _as_base64(hashes: Hashes) -> str:
