@@ -305,8 +305,8 @@ def passive_features(n_features: int, n_blocks: int) -> Tensor:
     features in another way. The halves are part of the architecture and the same for every seed: models of a stack
     differ in weights only.
     """
-    if n_features < 2:
-        raise DataError(f"a flow couples two features or more; this table has {n_features} feature(s) that vary.")
+    if n_features < 2:  # the map of a single feature depends on nothing
+        return torch.zeros(n_blocks, n_features, dtype=torch.bool)
     generator = torch.Generator().manual_seed(0)
     masks: list[Tensor] = []
     while len(masks) < n_blocks:
@@ -483,7 +483,8 @@ class NeuralSpline(Bijection):
         columns = list(x.unbind(-1))
         log_det = torch.zeros_like(x[..., 0])
         for block in blocks:
-            passive = torch.stack([columns[j] for j in self.passive[block]], dim=-1)
+            stays = [columns[j] for j in self.passive[block]]
+            passive = torch.stack(stays, dim=-1) if stays else x[..., :0]
             moved = torch.stack([columns[j] for j in self._moved[block]], dim=-1)
             knots = self.conditioners[block](passive).unflatten(-1, (moved.shape[-1], -1))
             shape = knots.split([self.n_bins, self.n_bins, self.n_bins - 1], dim=-1)  # widths, heights and slopes

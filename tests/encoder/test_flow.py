@@ -106,10 +106,14 @@ def test_known_densities_far_from_zero_keep_their_precision():
     np.testing.assert_allclose(found, known[0].log_prob(torch.as_tensor(X.to_numpy(copy=True))).numpy(), atol=1e-6)
 
 
-def test_a_single_feature_is_refused():
+@pytest.mark.parametrize("bijection", ["realnvp", "spline"])
+def test_a_single_feature_that_varies_is_encoded(bijection):
     X = pd.DataFrame({"x": np.random.default_rng(0).normal(size=200), "always": 1.0})
-    with pytest.raises(DataError, match=r"couples two features or more; this table has 1 feature\(s\) that vary"):
-        FairFlow(density=MixtureDensity(1)).fit(X, sensitive_features=np.arange(200) % 2)
+    a = np.arange(200) % 2
+    encoder = FairFlow(bijection=bijection, density=MixtureDensity(1), n_epochs=2).fit(X, sensitive_features=a)
+    Z = encoder.transform(X, sensitive_features=a)
+    assert Z.shape == (200, 1)
+    np.testing.assert_allclose(encoder.inverse_transform(Z, sensitive_features=a), X, atol=1e-6)
 
 
 @pytest.mark.parametrize("bijection", ["realnvp", "spline"])

@@ -60,7 +60,7 @@ class FairFlow(Encoder):
         Weight γ of fairness: 0 for the task alone, 1 for fairness alone.
     bijection : {"realnvp", "spline"} or Bijection, default="realnvp"
         Affine couplings, rational-quadratic spline couplings, or a bijection of your own. Each fit makes it anew for
-        the features and groups of the table. Couplings need two features or more.
+        the features and groups of the table.
     n_blocks : int, default=4
         Number of coupling blocks.
     hidden : sequence of int, default=(50, 50)

@@ -45,7 +45,7 @@ def run_overview(setting: Setting) -> Outcome:
     y = (x > np.array(MEANS)[a]).astype(int)
     table = Table({"x": x, "a": a, "y": y}, sensitive="a", label="y", name="two Gaussians")
     known = [Independent(Normal(torch.tensor([m], dtype=torch.float64), torch.ones(1).double()), 1) for m in MEANS]
-    raw, fair = FairFlow(density=known, n_epochs=60, device=setting.device).fit_path(
+    raw, fair = FairFlow(density=known, bijection="spline", n_epochs=60, device=setting.device).fit_path(
         table, strengths=[0.0, 0.9], seeds=[FIRST_SEED]
     )
     before = 2 * 0.9772498680518208 - 1  # 2Φ(2) − 1: means four apart
