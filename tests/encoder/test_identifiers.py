@@ -75,7 +75,7 @@ def test_decoding_needs_the_identifier(frame):
     Z = encoder.transform(X, sensitive_features=a)
     expected = X.drop(columns="pid")
     for rows in (Z, Z.rename_axis("row"), Z.rename_axis("date")):
-        with pytest.raises(DataError, match="persons by their 'pid'"):
+        with pytest.raises(DataError, match="the names of persons from 'pid'"):
             encoder.inverse_transform(rows, sensitive_features=a)
     with_column = encoder.inverse_transform(Z.assign(pid=X["pid"]), sensitive_features=a)
     assert_frame_equal(with_column, expected)

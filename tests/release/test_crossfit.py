@@ -353,7 +353,7 @@ def test_a_table_without_names_is_certified_as_a_whole(rows, tmp_path):
     assert any("as they were released, once" in a.text for a in certificate.assumptions)
     pairs = ff.certify(shared, whole, released=["cell", "label"])
     assert pairs.n_cells == 16
-    assert pairs.cell_upper > certificate.cell_upper
+    assert pairs.headline.observed > counts.observed, "bounds also count cells of few persons, which differ"
 
     ff.save(shared, tmp_path / "model")
     again = ff.load(tmp_path / "model")
