@@ -49,6 +49,7 @@ EVERY = {
     "fairflows.certificate.certify": 1,
     "fairflows.encoder.fair_cells": 3,
     "fairflows.release.release": 2,
+    "fairflows.worth": 3,
     "fairlearn.md": 4,
     "scikit-learn.md": 6,
     "tracking.md": 6,

@@ -224,7 +224,7 @@ def usefulness(
     >>> from fairflows import FairTree, load_adult
     >>> train, _, test = load_adult().split(random_state=0)
     >>> found = usefulness(Release(FairTree(16), n_folds=1).fit(train), train, test, most_rows=2000)
-    >>> found.label.rules["trained"].auc > 0.7, found.sensitive.told < 0.2
+    >>> found.label.rules["trained"].auc > 0.8, found.sensitive.told < 0.2
     (True, True)
     """
     if most_rows < 1:
