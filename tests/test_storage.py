@@ -66,10 +66,7 @@ ENCODERS = {
     "cells": (FairCells(4, target=0.5, n_certify=20_000), None),
     "cells without the attribute": (FairCells(4, target=0.5, n_certify=20_000, attribute="training"), None),
     "release": (Release(FairTree(4, identifier="name"), output="cell"), None),
-    "cross-fitted cells": (
-        Release(FairCells(4, target=0.5, n_certify=20_000, identifier="name"), output="cell"),
-        None,
-    ),
+    "cross-fitted cells": (Release(FairCells(4, target=0.5, n_certify=20_000, identifier="name"), output="cell"), None),
 }
 
 
@@ -332,10 +329,7 @@ def set_class(content, arrays, name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda content, arrays: set_class(content, arrays, "os.system"),
-            "holds a os.system of its maker's own",
-        ),
+        (lambda content, arrays: set_class(content, arrays, "os.system"), "holds a os.system of its maker's own"),
         (lambda content, arrays: set_class(content, arrays, "GridSearch"), "holds a GridSearch of its maker's own"),
         (lambda content, arrays: content.update({"is": "pickle"}), "cannot be rebuilt, it is damaged: 'pickle'"),
         (

@@ -1,39 +1,84 @@
-"""Show work and results to a person: progress bars, HTML for notebooks, and bounds drawn on one scale."""
+"""Show work and results to a person: stages and progress bars, HTML for notebooks, bounds drawn on one scale."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fairflows.bounds.derived import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from jinja2 import Template
     from matplotlib.axes import Axes
+    from rich.progress import Progress
 
+Result = TypeVar("Result")
 ShowProgress = Callable[[int, int | None, str], None]
 """Called with what is done, of how much (None if that is not known), and a text to show beside the bar."""
 
 CardPart = str | Sequence[str] | Sequence[tuple[str, str]]
 
+_bars_of_stages: ContextVar[Progress | None] = ContextVar("bars of stages", default=None)
+
 
 @contextmanager
-def progress_bar(verb: str, *, enabled: bool) -> Iterator[ShowProgress]:
-    """Show a bar on standard error, with the verb before it, and a text and the time left behind it."""
-    if not enabled:
+def stages() -> Iterator[Callable[[str], None]]:
+    """Print each stage of the work on standard error, with the time so far. On a terminal show all bars of the work."""
+    start, bars = time.monotonic(), _bars(transient=True)
+    bars.add_task("", total=None, text="")  # moves while there is no other bar
+    with bars if bars.console.is_terminal else nullcontext():  # elsewhere rich would print an empty line at the end
+
+        def say(text: str) -> None:
+            line = f"[{time.monotonic() - start:5.0f} s] {' '.join(text.split())}"
+            bars.console.print(line, markup=False, highlight=False)
+
+        before = _bars_of_stages.set(bars)
+        try:
+            yield say
+        finally:
+            _bars_of_stages.reset(before)
+
+
+@contextmanager
+def progress_bar(verb: str, *, enabled: bool = False) -> Iterator[ShowProgress]:
+    """Show a bar if it is enabled or within `stages`: the verb, the bar, a text, and the time left."""
+    around = _bars_of_stages.get()
+    if around is None and not enabled:
         yield lambda done, total, text: None
         return
+    with nullcontext(around) if around else _bars() as bars:
+        task = bars.add_task(verb, total=None, text="")
+        if around:
+            around.update(around.task_ids[0], visible=False)
+        try:
+            yield lambda done, total, text: bars.update(task, completed=done, total=total, text=text, refresh=True)
+        finally:
+            if around:
+                around.remove_task(task)
+                around.update(around.task_ids[0], visible=True)
+
+
+def tracked(results: Iterable[Result], verb: str, total: int) -> Iterator[Result]:
+    """Yield results as they come; within `stages` show how many there are."""
+    with progress_bar(verb) as show:
+        for done, result in enumerate(results, 1):
+            show(done, total, f"{done} of {total}")
+            yield result
+
+
+def _bars(*, transient: bool = False) -> Progress:
+    """Return bars on standard error, without a line as yet."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    text = TextColumn("{task.description}", markup=False)
+    verb, text = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[text]}", markup=False)
     console = Console(stderr=True, force_jupyter=False)  # in a notebook rich would ask for widgets
-    with Progress(TextColumn(verb), BarColumn(), text, TimeRemainingColumn(), console=console) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
+    return Progress(verb, BarColumn(), text, TimeRemainingColumn(), console=console, transient=transient)
 
 
 def html_card(heading: str, *parts: CardPart, badge: tuple[str, str] | None = None) -> str:

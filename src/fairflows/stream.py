@@ -31,6 +31,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from fairflows.codec import Reason, warn_of_outside
+from fairflows.display import progress_bar
 from fairflows.encoder.base import MORE_ROWS, Encoder, fitted_encoder
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.release import Release
@@ -340,7 +341,6 @@ MOST_BUCKETS = 512  # files that are open at once
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-OnProgress = Callable[[int, int | None], None]
 
 
 def encode_file(
@@ -351,7 +351,7 @@ def encode_file(
     keep_order: bool = False,
     text_format: TextFormat | None = None,
     time_formats: Mapping[str, str] | None = None,
-    on_progress: OnProgress | None = None,
+    progress: bool = False,
     found: Found | None = None,
     **settings: Any,
 ) -> int:
@@ -374,8 +374,8 @@ def encode_file(
         How the source is written, if it is a CSV file whose header does not show it.
     time_formats : dict, default=None
         How a CSV file is to write times, by column.
-    on_progress : callable, default=None
-        Called with the number of encoded rows and, where known, of all rows.
+    progress : bool, default=False
+        Show a progress bar.
     found : Found, default=None
         Filled with the findings about the rows, such as the counts of their cells.
     **settings
@@ -399,12 +399,12 @@ def encode_file(
 
     def counted() -> Iterator[pa.Table]:
         done = 0
-        for table, of_batch in in_order(encoded, batches):
-            found.add(of_batch)
-            done += table.num_rows
-            if on_progress is not None:
-                on_progress(done, file.n_rows)
-            yield table
+        with progress_bar("encoding", enabled=progress) as show:
+            for table, of_batch in in_order(encoded, batches):
+                found.add(of_batch)
+                done += table.num_rows
+                show(done, file.n_rows, f"{done:,} rows")
+                yield table
 
     # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
     n_expected = file.n_rows or path.stat().st_size // 32

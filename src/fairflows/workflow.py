@@ -120,7 +120,8 @@ def share(
         Leave out adversaries and measurements of the table's worth, but no statement. Train fewer models of "flow" and
         "matching".
     say : callable, optional
-        Called with the name of each stage before it begins.
+        Called with the name of each stage before it begins. ``with fairflows.display.stages() as say`` prints them, and
+        shows bars on a terminal.
 
     Returns
     -------

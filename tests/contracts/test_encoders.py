@@ -25,13 +25,7 @@ pytestmark = pytest.mark.usefixtures("few_trees")
 KEY = Key(range(32))
 FLOW = {"n_epochs": 1, "hidden": (8,), "head": (8,), "density": MixtureDensity(1), "key": KEY}
 CELLS = {"density": "counts", "key": KEY}
-BEST = {
-    "target": 0.22,
-    "chance": 0.1,
-    "n_certify": 10**6,
-    "n_bins": 16,
-    "key": KEY,
-}
+BEST = {"target": 0.22, "chance": 0.1, "n_certify": 10**6, "n_bins": 16, "key": KEY}
 
 
 @dataclass(eq=False, repr=False)

@@ -88,9 +88,7 @@ ENCODERS = {
     "cells": BestCells(2, target=1.0, n_certify=10**6, n_bins=4),
 }
 
-OF_CELLS = {
-    "check_transformer_preserve_dtypes": "the number of a cell is an integer whatever the table holds",
-}
+OF_CELLS = {"check_transformer_preserve_dtypes": "the number of a cell is an integer whatever the table holds"}
 PICKLES = {"check_estimators_pickle": "pickles leave out the secret key, and an encoder does nothing without it"}
 BY_LUCK = {"check_fit_idempotent": "arrays name no persons, so a row has another coin or other noise at every call"}
 EXPECTED = {

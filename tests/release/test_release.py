@@ -24,9 +24,7 @@ def blobs():
     return z, y
 
 
-EXPECTED = {
-    "check_estimators_pickle": "pickles leave out the secret key, and an encoder does nothing without it",
-}
+EXPECTED = {"check_estimators_pickle": "pickles leave out the secret key, and an encoder does nothing without it"}
 
 
 @parametrize_with_checks([Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)])

@@ -7,14 +7,13 @@ import os
 import re
 import signal
 import sys
-import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -32,7 +31,7 @@ from fairflows.cli.options import (
     with_group,
     with_options,
 )
-from fairflows.display import progress_bar
+from fairflows.display import stages
 from fairflows.exceptions import DataError, DataWarning
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def share(
 
     check_place(out, file, replace=replace)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
-    with _stages() as say:
+    with stages() as say:
         say(f"reading {file}")
         table = reading.table(reading.frame(file), file.name)
         if reading.identifier is None:
@@ -160,9 +159,7 @@ def share(
 
 
 @app.command()
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("fairflows-demo"),
-) -> None:
+def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("fairflows-demo")) -> None:
     """Share Adult, end to end and offline.
 
     Writes `shared.csv`, `certificate.json`, both reports and the private model.
@@ -173,7 +170,7 @@ def demo(
 
     check_place(out, replace=True)
     table = load_adult()
-    with _stages() as say:
+    with stages() as say:
         shared = make(table, say=say)
         shared.save(out, replace=True)
     _print_frame(table.X.head(3), title="The table")
@@ -190,12 +187,7 @@ def _print_shared(shared: Shared, out: Path, kind: Kind) -> None:
 
 @app.command()
 @with_group(Reading)
-def describe(
-    file: File,
-    delta: Delta = 0.01,
-    *,
-    reading: Reading,
-) -> None:
+def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     """Print what a table holds, its problems, and what can be certified with so many persons.
 
     Example: `fairflows describe loans.csv --sensitive sex --label repaid`
@@ -267,17 +259,9 @@ def encode(
 
         if Path(out).resolve().parent == folder.resolve():
             raise DataError(f"{out}: the folder holds the result of `fairflows share`; write to another one.")
-        with progress_bar("encoding", enabled=sys.stderr.isatty()) as show:
-            n_rows = encode_file(
-                model,
-                source,
-                out,
-                keep=keep or (),
-                text_format=reading.text_format,
-                time_formats=run.time_formats,
-                on_progress=lambda done, total: show(done, total, f"{done:,} rows"),
-                **run.roles,
-            )
+        formats: dict[str, Any] = {"text_format": reading.text_format, "time_formats": run.time_formats}
+        with stages():  # for its bar
+            n_rows = encode_file(model, source, out, keep=keep or (), **formats, **run.roles)
         certificate = folder / "certificate.json"
         if certificate.is_file() and not keep:  # such columns are not covered
             list_files(certificate, [Path(out)])
@@ -440,7 +424,7 @@ def reproduce(
     chosen_device(device)  # refuse a GPU that is not there before anything runs
     check_folder(out)
     results = []
-    with _stages() as say:
+    with stages() as say:
         for result in run_many(chosen, n_jobs=jobs, quick=quick, seeds=seeds, device=device, out=out):
             results.append(result)
             say(f"{result.id}, {len(results)} of {len(chosen)}: {_outcome(result)}")
@@ -463,23 +447,6 @@ def _print_frame(frame: pd.DataFrame, title: str) -> None:
 
 def _as_json(record: object) -> str:
     return json.dumps(record, indent=2, ensure_ascii=False)
-
-
-@contextmanager
-def _stages() -> Iterator[Callable[[str], None]]:
-    """Print each stage of the work on standard error, with the time so far; with a spinner on a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    start = time.monotonic()
-    with console.status("starting") as status:
-
-        def say(text: str) -> None:
-            line = f"[{time.monotonic() - start:5.0f} s] {' '.join(text.split())}"
-            console.print(line, markup=False, highlight=False)
-            status.update(text)
-
-        yield say
 
 
 def main() -> None:

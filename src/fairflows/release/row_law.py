@@ -12,6 +12,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from fairflows.codec import Levels
+from fairflows.display import tracked
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.exceptions import DataError
 from fairflows.release.column_tree import ColumnTree, Predictor, level_means, main_directions, standardised
@@ -139,7 +140,8 @@ class RowLaw:
             delayed(ColumnTree.fit)(target, predictors, before, persons_each, random_state)
             for target, before in zip(targets, _candidates(predictors, len(targets)), strict=True)
         ]
-        trees = Parallel(n_jobs=-1, prefer="threads")(reversed(fits))[::-1]
+        fitted = Parallel(n_jobs=-1, prefer="threads", return_as="generator")(reversed(fits))
+        trees = list(tracked(fitted, "fitting columns", len(fits)))[::-1]
         formulas = [found.column for found in computed if isinstance(found, Formula)]
         own = parts | {found.column: found.values for found in computed if isinstance(found, Lookup)}
         law = cls(
@@ -167,10 +169,9 @@ class RowLaw:
         """
         cells = np.asarray(cells, dtype=np.int64)
         generator = np.random.default_rng() if generator is None else generator
-        parts = [
-            self._draw_chunk(cells[start : start + _ROWS_AT_ONCE], generator)
-            for start in range(0, max(len(cells), 1), _ROWS_AT_ONCE)
-        ]
+        starts = range(0, max(len(cells), 1), _ROWS_AT_ONCE)
+        drawn = (self._draw_chunk(cells[start : start + _ROWS_AT_ONCE], generator) for start in starts)
+        parts = list(tracked(drawn, "drawing rows", len(starts)))
         rows = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
         rows.attrs = {name: sum(part.attrs[name] for part in parts) for name in parts[0].attrs}
         return rows

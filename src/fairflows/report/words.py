@@ -200,11 +200,7 @@ def _says_attack(s: Statement, c: Certificate) -> str:
 
 
 STATEMENTS: dict[tuple[str, str], StatementWords] = {
-    ("table", "counted"): StatementWords(
-        name=lambda s, c: "this table",
-        text=_text_of_table,
-        says=_says_table,
-    ),
+    ("table", "counted"): StatementWords(name=lambda s, c: "this table", text=_text_of_table, says=_says_table),
     ("population", "blocks"): StatementWords(
         name=lambda s, c: "persons to come",
         text=lambda s, c: f"{_bounds(s, c)}, with probability {100 * (1 - s.delta):g} %",

@@ -179,9 +179,11 @@ def train(
                 feed.refill_when_empty()
                 run(steps.step)
             history[epoch] = record.sums / steps_per_epoch
+            text = f"{epoch + 1} of {settings.epochs}"
             if settings.progress:  # reading the losses waits for the device
                 task, kl, joint = history[epoch].nanmean(1).tolist()
-                show(epoch + 1, settings.epochs, f"task {task:.3f} · KL {kl:.3f} · joint {joint:.3f}")
+                text = f"task {task:.3f} · KL {kl:.3f} · joint {joint:.3f}"
+            show(epoch + 1, settings.epochs, text)
     diverged = _diverged(trained, history, gamma, settings.learning_rate)
     task, kl, joint = history.unbind(1)
     return TrainingResult(task, kl, joint, record.lowest, record.highest, diverged)
