@@ -3,7 +3,7 @@
 from known_tables import people
 
 from fairflows import Release, Table
-from fairflows.display import html_card, progress_bar, stages
+from fairflows.display import html_card, progress_bar, say, stages
 
 
 def test_a_progress_bar_writes_to_standard_error_only_if_enabled(capsys):
@@ -20,7 +20,7 @@ def test_within_stages_a_release_shows_how_many_columns_of_its_rows_are_fitted(c
     Release().fit_transform(table)
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes standard error for a terminal
-    with stages() as say:
+    with stages():
         say("sharing [people]")
         Release().fit_transform(table)
     shown = capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -23,44 +22,46 @@ ShowProgress = Callable[[int, int | None, str], None]
 
 CardPart = str | Sequence[str] | Sequence[tuple[str, str]]
 
-_bars_of_stages: ContextVar[Progress | None] = ContextVar("bars of stages", default=None)
+_stages: ContextVar[Progress | None] = ContextVar("stages", default=None)
 
 
 @contextmanager
-def stages() -> Iterator[Callable[[str], None]]:
-    """Print each stage of the work on standard error, with the time so far. On a terminal show all bars of the work."""
-    start, bars = time.monotonic(), _bars(transient=True)
-    bars.add_task("", total=None, text="")  # moves while there is no other bar
-    with bars if bars.console.is_terminal else nullcontext():  # elsewhere rich would print an empty line at the end
+def stages() -> Iterator[None]:
+    """Print what the work inside says, on standard error; on a terminal show its bars, too."""
+    bars = _bars(transient=True)
+    bars.add_task("", total=None, text="")  # moves while there is no other bar, and counts the time
+    before = _stages.set(bars)
+    try:
+        with bars if bars.console.is_terminal else nullcontext():  # elsewhere rich would print an empty line at the end
+            yield
+    finally:
+        _stages.reset(before)
 
-        def say(text: str) -> None:
-            line = f"[{time.monotonic() - start:5.0f} s] {' '.join(text.split())}"
-            bars.console.print(line, markup=False, highlight=False)
 
-        before = _bars_of_stages.set(bars)
-        try:
-            yield say
-        finally:
-            _bars_of_stages.reset(before)
+def say(text: str) -> None:
+    """Print the stage of the work that begins, with the time so far, if it is done within `stages`."""
+    if bars := _stages.get():
+        line = f"[{bars.tasks[0].elapsed:5.0f} s] {' '.join(text.split())}"
+        bars.console.print(line, markup=False, highlight=False)
 
 
 @contextmanager
 def progress_bar(verb: str, *, enabled: bool = False) -> Iterator[ShowProgress]:
     """Show a bar if it is enabled or within `stages`: the verb, the bar, a text, and the time left."""
-    around = _bars_of_stages.get()
+    around = _stages.get()
     if around is None and not enabled:
         yield lambda done, total, text: None
         return
     with nullcontext(around) if around else _bars() as bars:
         task = bars.add_task(verb, total=None, text="")
         if around:
-            around.update(around.task_ids[0], visible=False)
+            bars.update(bars.task_ids[0], visible=False)
         try:
             yield lambda done, total, text: bars.update(task, completed=done, total=total, text=text, refresh=True)
         finally:
             if around:
-                around.remove_task(task)
-                around.update(around.task_ids[0], visible=True)
+                bars.remove_task(task)
+                bars.update(bars.task_ids[0], visible=True)
 
 
 def tracked(results: Iterable[Result], verb: str, total: int) -> Iterator[Result]:

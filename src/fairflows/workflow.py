@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replace_
 from pathlib import Path
@@ -21,7 +21,7 @@ from fairflows.certificate.certificate import Certificate, status_of, table_stat
 from fairflows.certificate.certify import Counted, certify
 from fairflows.certificate.check import difference_from_counts, file_sha256
 from fairflows.certificate.looks import open_looks
-from fairflows.display import html_card
+from fairflows.display import html_card, say
 from fairflows.encoder.base import Encoder, in_single_precision, read_again
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
@@ -75,12 +75,14 @@ def share(
     spend: float = 0.0,
     most_rows: int | None = None,
     rules: Sequence[str] = (),
+    derive: bool = True,
     score: bool | None = None,
     random_state: int = 0,
     quick: bool = False,
-    say: Callable[[str], None] = lambda stage: None,
 ) -> Shared:
     """Turn a table into one that can be shared: fit, attack, certify and measure.
+
+    ``with fairflows.display.stages():`` around it prints what it does, and shows progress bars.
 
     Each person is assigned to a *cell*: a set of similar people with nearly the same share of every group. The shared
     row is drawn from a model of that cell. The certificate states how much the rows of this table reveal about the
@@ -111,6 +113,8 @@ def share(
         Most rows that a person may have; by default the most of the persons that a model was fitted to.
     rules : sequence of str, default=()
         Expressions over columns, such as ``"start <= end"``, that are true in every row that is shared.
+    derive : bool, default=True
+        Whether columns that follow from others are recognised, and computed instead of drawn.
     score : bool, default=None
         Whether whole rows get one more column with the expected label of their cell, which decisions are made by; by
         default where there is a label of at most ten classes, or of numbers, and every person has one row.
@@ -119,9 +123,6 @@ def share(
     quick : bool, default=False
         Leave out adversaries and measurements of the table's worth, but no statement. Train fewer models of "flow" and
         "matching".
-    say : callable, optional
-        Called with the name of each stage before it begins. ``with fairflows.display.stages() as say`` prints them, and
-        shows bars on a terminal.
 
     Returns
     -------
@@ -135,7 +136,7 @@ def share(
     >>> shared.certificate.status, list(shared.table)
     ('CERTIFIED', ['cell'])
     """
-    job = _Job(table, target, delta, method, output, spend, most_rows, rules, score, random_state, quick, say)
+    job = _Job(table, target, delta, method, output, spend, most_rows, rules, derive, score, random_state, quick)
     check_groups(table)
     fitted = job.fit()
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
@@ -213,10 +214,10 @@ class _Job:
     spend: float
     most_rows: int | None
     rules: Sequence[str]
+    derive: bool
     score: bool | None
     random_state: int
     quick: bool
-    say: Callable[[str], None]
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, get_args(Method))
@@ -239,14 +240,14 @@ class _Job:
     def _fit_trees(self) -> _Fitted:
         """Fit two trees to everybody, and for the measurements a second pair to four fifths."""
         table = self.table
-        self.say("fitting two trees, with every person in one of them")
+        say("fitting two trees, with every person in one of them")
         model = self._release(FairTree(**self._common()), n_cells="auto", spend=self.spend, target=self.target)
         rows = to_pandas(model.fit_transform(table))
         target = self.target or (TARGETS[0] if model.plan_ is None else model.plan_.target)
         split = f"{len(table):,} rows, all of them released."
         if self.quick:
             return _Fitted(model, rows, table, target, None, split)
-        self.say("fitting a second release, which is used for measurements only")
+        say("fitting a second release, which is used for measurements only")
         try:
             apart = fitted_apart(model, table, self.random_state)
             unseen = apart.unseen()
@@ -266,7 +267,7 @@ class _Job:
         """Fit two models for the label, each for the persons that it was not fitted to. All persons certify."""
         table, target = self.table, self.target or TARGETS[0]
         check_target(target, table, self.delta)
-        self.say("fitting two models, each to half of the persons")
+        say("fitting two models, each to half of the persons")
         attribute: Literal["training", "encoding"] = "encoding" if self.method == "cells" else "training"
         planned: dict[str, Any] = {"n_certify": max(2, table.persons.n // 2), "target": target, "delta": self.delta}
         encoder = FairCells(CELLS_FOR_A_LABEL, attribute=attribute, **planned, **self._common())
@@ -291,6 +292,7 @@ class _Job:
             delta=self.delta,
             most_rows=self.most_rows,
             rules=self.rules,
+            derive=self.derive,
             with_score=self.score,
             random_state=self.random_state,
             **settings,
@@ -304,18 +306,18 @@ class _Job:
         check_most_rows(table.persons.rows_each(), most_rows, _STATE_MOST_ROWS)
         target = self.target or TARGETS[0]
         check_target(target, None if self.output == "latent" else certifying, self.delta)
-        self.say("training encoders of several strengths")
+        say("training encoders of several strengths")
         settings = {**self._common(), "kinds": train.kinds}
         encoder = FairFlow(**settings) if self.method == "flow" else FairMatching(**settings)
         strengths = STRENGTHS[1::2] if self.quick else STRENGTHS
         front = frontier(encoder, train, strengths=strengths, seeds=[self.random_state], validation=validation)
-        self.say("choosing on validation persons")
+        say("choosing on validation persons")
         if self.output != "latent":
             front = with_cells(front, train, validation, certifying, delta=self.delta, most_rows=most_rows)
         place = front.best_for(target)
         model = front.encoders[place]
         if self.output == "row":
-            model = _with_whole_rows(cast(Release, model), train, self.rules, self.score)
+            model = self._with_whole_rows(cast(Release, model), train)
         split = (
             f"{len(train):,} rows to train on, {len(validation):,} to choose by, {len(certifying):,} to certify on; no "
             "person is in two parts. The certificate covers the last part, and persons from the same population who "
@@ -330,19 +332,15 @@ class _Job:
     def _common(self) -> dict[str, Any]:
         """Return the settings that all encoders have."""
         identifier = self.table.identifier
-        return {
-            "identifier": None if identifier is None else str(identifier.name),
-            "random_state": self.random_state,
-        }
+        return {"identifier": None if identifier is None else str(identifier.name), "random_state": self.random_state}
 
-
-def _with_whole_rows(release: Release, train: Table, rules: Sequence[str], score: bool | None) -> Release:
-    """Return a release with the same cells that draws whole rows."""
-    encoder = release.models_[0].encoder
-    Z = encoder.encode(read_again(encoder, train, "fit"))
-    changed = {"encoder": None, "output": "row", "rules": rules, "with_score": score}
-    settings = {**release.get_params(deep=False), **changed}
-    return Release(**settings).fit_around(encoder, encoder.read(train), Z, train)
+    def _with_whole_rows(self, release: Release, train: Table) -> Release:
+        """Return a release with the same cells that draws whole rows."""
+        encoder = release.models_[0].encoder
+        Z = encoder.encode(read_again(encoder, train, "fit"))
+        settings = release.get_params(deep=False) | {"encoder": None, "output": "row", "rules": self.rules}
+        settings |= {"derive": self.derive, "with_score": self.score}
+        return Release(**settings).fit_around(encoder, encoder.read(train), Z, train)
 
 
 def refuse_a_release_that_tells_more(before: Audit, after: Audit, certificate: Certificate) -> None:

@@ -46,15 +46,9 @@ def folder(run, tmp_path_factory):
 
 def test_the_terminal_says_who_can_guess_what_and_which_file_goes_where(folder):
     said = (folder / "said.txt").read_text(encoding="utf-8")
-    for words in (
-        "before   about",
-        "counted on this table, for anybody",
-        "to come  at most",
-        "To train on: a model learnt from shared rows",
-        "To decide by: the score of repaid",
-        "Never share",
-        "fairflows check",
-    ):
+    guesses = ["before   about", "counted on this table, for anybody", "to come  at most"]
+    worth = ["To train on: a model learnt from shared rows", "To decide by: the score of repaid"]
+    for words in (*guesses, *worth, "Never share", "fairflows check"):
         assert words in said
     assert said.count("CERTIFIED") == 1
     page = (folder / "out" / "report-public.html").read_text(encoding="utf-8")
@@ -142,6 +136,14 @@ def test_a_person_with_more_rows_than_all_others_is_refused_early_and_by_number(
     for settings in ({}, {"method": "matching", "most_rows": 3}):
         with pytest.raises(DataError, match=r"(up to|has) 9.* \(most_rows=(9|\.\.\.)\)"):
             share(given, target=0.9, quick=True, **settings)
+
+
+def test_columns_that_follow_from_others_are_computed_unless_all_are_to_be_drawn(run, tmp_path):
+    loans(600, 3).eval("twice = age * 2").to_csv(tmp_path / "loans.csv", index=False)
+    for option in ("--derive", "--no-derive"):
+        assert run("share", tmp_path / "loans.csv", *ROLES, option, "--quick", "-o", tmp_path / option)[0] == 0
+        shared = pd.read_csv(tmp_path / option / "shared.csv")
+        assert (shared["twice"] == 2 * shared["age"]).all() == (option == "--derive")
 
 
 def test_share_says_what_describe_finds(run, tmp_path):

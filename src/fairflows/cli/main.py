@@ -31,7 +31,7 @@ from fairflows.cli.options import (
     with_group,
     with_options,
 )
-from fairflows.display import stages
+from fairflows.display import say, stages
 from fairflows.exceptions import DataError, DataWarning
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def share(
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
     ] = 0.0,
+    derive: Annotated[bool, typer.Option(help="Compute columns that follow from others, or draw all.")] = True,
     score: Annotated[
         bool | None,
         typer.Option("--score/--no-score", help="A column with the expected label; by default with one row each."),
@@ -131,7 +132,7 @@ def share(
 
     check_place(out, file, replace=replace)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
-    with stages() as say:
+    with stages():
         say(f"reading {file}")
         table = reading.table(reading.frame(file), file.name)
         if reading.identifier is None:
@@ -147,10 +148,10 @@ def share(
             spend=spend,
             most_rows=reading.most_rows,
             rules=reading.rules or (),
+            derive=derive,
             score=score,
             random_state=random_state,
             quick=quick,
-            say=say,
         )
         shared = shared.save(out, kind=kind, replace=replace, whole=None if reading.sample is None else file)
     _print_shared(shared, out, kind)
@@ -170,8 +171,8 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.
 
     check_place(out, replace=True)
     table = load_adult()
-    with stages() as say:
-        shared = make(table, say=say)
+    with stages():
+        shared = make(table)
         shared.save(out, replace=True)
     _print_frame(table.X.head(3), title="The table")
     _print_frame(shared.table.head(3), title="The shared table: rows drawn from cells")
@@ -424,7 +425,7 @@ def reproduce(
     chosen_device(device)  # refuse a GPU that is not there before anything runs
     check_folder(out)
     results = []
-    with stages() as say:
+    with stages():
         for result in run_many(chosen, n_jobs=jobs, quick=quick, seeds=seeds, device=device, out=out):
             results.append(result)
             say(f"{result.id}, {len(results)} of {len(chosen)}: {_outcome(result)}")
