@@ -62,7 +62,10 @@ def test_columns_types_ranges_categories_and_gaps():
 
 def test_cells_and_the_dependence_within_them_are_kept():
     X, cells, y = people()
-    rows = RowLaw.fit(X, cells, 4, y)
+    rows = RowLaw.fit(X, cells, 4, y, order=["wage", "town"])
+    assert list(rows.parts)[:2] == ["wage", "town"]
+    with pytest.raises(DataError, match="'city' is not in the table"):
+        RowLaw.fit(X, cells, 4, y, order=["city"])
     of = np.tile(cells, 4)
     drawn = rows.sample(of, np.random.default_rng(1))
     assert drawn["age"].groupby(of).mean().to_numpy() == pytest.approx(X["age"].groupby(cells).mean(), abs=1)

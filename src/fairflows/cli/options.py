@@ -103,8 +103,7 @@ class Reading(FileFormat):
     ] = None
     drop: Annotated[list[str] | None, _about_file(help="Column to leave out; may be repeated.")] = None
     rules: Annotated[
-        list[str] | None,
-        _about_file("--rule", help="True in every row, such as 'start <= end'; may be repeated."),
+        list[str] | None, _about_file("--rule", help="True in every row, such as 'start <= end'; may be repeated.")
     ] = None
     most_rows: Annotated[
         int | None, _about_file(min=1, help="Most rows that a person may have; by default as in the file.")

@@ -19,7 +19,7 @@ from fairflows.release.column_tree import ColumnTree, Predictor, level_means, ma
 from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup, find_derived, name_only
 from fairflows.release.number_ranges import NumberRanges, Places, is_shared
 from fairflows.release.rules import BoolArray, Rule, check_rules
-from fairflows.table.columns import Dtype, Schema, floats, has_order, is_number
+from fairflows.table.columns import Dtype, Schema, check_known, floats, has_order, is_number
 from fairflows.table.persons import Hashes, Secret, keyed_hashes
 
 Part = Levels | NumberRanges
@@ -98,6 +98,7 @@ class RowLaw:
         kinds: Mapping[Hashable, str] | None = None,
         rules: Sequence[str] = (),
         derive: bool = True,
+        order: Sequence[Hashable] = (),
         label_place: int | None = None,
         key: Secret = b"",
         random_state: int = 0,
@@ -105,13 +106,16 @@ class RowLaw:
         """Learn the law from rows X with their cells, and from labels y, which are drawn together with them.
 
         `persons` is the person of each row, by default another one. A column of numbers whose kind is "categorical" is
-        drawn from its own values. Labels come after `label_place` features, by default last. `key` is the secret of the
-        hashes of rows that are not drawn. The other settings are those of `Release`.
+        drawn from its own values. The columns that `order` names are drawn first, then those with few levels. Labels
+        come after `label_place` features, by default last. `key` is the secret of the hashes of rows that are not
+        drawn. The other settings are those of `Release`.
         """
         labels = [] if y is None else list(y)
         whole = _joined(X, y, label_place)
         cells = np.asarray(cells, dtype=np.int64)
         who = np.arange(len(whole)) if persons is None else np.unique(np.asarray(persons), return_inverse=True)[1]
+        for name in order:
+            check_known(name, whole.columns, "first")
         checked = check_rules(rules, whole)
         kinds = kinds or {}
         declared = {n for n, c in whole.items() if has_order(c.dtype) and kinds.get(n) == "categorical"}
@@ -122,7 +126,8 @@ class RowLaw:
         exact = declared | {found.source for found in computed if isinstance(found, Lookup)}
         ranges = {n: NumberRanges.fit(c, who) for n, c in drawn.items() if has_order(c.dtype) and n not in exact}
         parts: dict[Hashable, Part] = {n: ranges.get(n) or Levels.fit(str(n), c) for n, c in drawn.items()}
-        parts = dict(sorted(parts.items(), key=lambda item: len(item[1])))
+        first = {name: place - len(order) for place, name in enumerate(order)}
+        parts = dict(sorted(parts.items(), key=lambda item: first.get(item[0], len(item[1]))))
         codes = {name: part.codes(drawn[name]).astype(np.int64) for name, part in parts.items()}
         columns = [
             Predictor(codes[name], len(part), name not in declared and _is_ordered(drawn[name].dtype))
@@ -142,7 +147,6 @@ class RowLaw:
         ]
         fitted = Parallel(n_jobs=-1, prefer="threads", return_as="generator")(reversed(fits))
         trees = list(tracked(fitted, "fitting columns", len(fits)))[::-1]
-        formulas = [found.column for found in computed if isinstance(found, Formula)]
         own = parts | {found.column: found.values for found in computed if isinstance(found, Lookup)}
         law = cls(
             schema=Schema.of(whole),
@@ -152,7 +156,7 @@ class RowLaw:
             parts=parts,
             trees=dict(zip(parts, trees, strict=True)),
             computed=computed,
-            limits={name: _limits(floats(whole[name]), who) for name in formulas if name in whole},
+            limits={n: _limits(floats(whole[n]), who) for n in whole if n not in own},
             rules=checked,
             taken=np.empty(0, dtype=np.uint64),
             key=key,
