@@ -283,13 +283,14 @@ def test_few_persons_have_one_tree_and_nobody_comes_later():
 
 
 def test_a_group_that_is_too_small_is_named_with_what_would_do():
-    rows = people(1200).assign(sex=lambda r: np.where(np.arange(1200) < 12, "d", r["sex"]))
-    with pytest.raises(DataError, match=r"Group 'd' is too small .* has 12 persons, and every group needs 22") as error:
-        release("auto").fit(table(rows))
-    assert "merge_small=" in str(error.value)
+    few, more = (people(1200).assign(sex=lambda r, n=n: np.where(np.arange(1200) < n, "d", r["sex"])) for n in (12, 60))
     with pytest.raises(
-        DataError, match=r"Group 'f' is too small .*: it has 480 persons, and the lowest target .* 0\.0"
+        DataError, match=r"Group 'd' is too small .* has 12 persons, and .* needs 21 .*\(merge_small=.*"
     ):
+        release("auto").fit(table(few))
+    with pytest.raises(DataError, match=r"60 persons, \d of whom are drawn to cut cells at.* needs 21 at least"):
+        release("auto").fit(table(pd.concat([more, *[more[1000:]] * 20])))  # whoever has one row is seldom drawn
+    with pytest.raises(DataError, match=r"Group 'f' .* has 480 persons, and the lowest target .* 0\.0"):
         release("auto", target=0.01).fit(table(people()))
     release("auto", target=0.06).fit(table(people()))
     with pytest.raises(DataError, match=r"Group 'f' is too small for two cells: 20 of its persons .* takes 21"):

@@ -46,12 +46,7 @@ class CellPlan:
 
 
 def plan_cells(
-    n_persons: ArrayLike,
-    target: float | None,
-    delta: float,
-    *,
-    n_matched: ArrayLike | None = None,
-    spend: float = 0.0,
+    n_persons: ArrayLike, target: float | None, delta: float, *, n_matched: ArrayLike | None = None, spend: float = 0.0
 ) -> CellPlan | None:
     """Plan the cells of a table that is shared by two folds, from the numbers of persons of each group alone.
 
@@ -75,28 +70,38 @@ def plan_cells(
     """
     plan, delta = None, checked_delta(delta)
     for t in TARGETS if target is None else (target,):
-        plan = _plan(np.asarray(n_persons, dtype=np.float64), t, delta, n_matched, spend)
+        plan = _plan(n_persons, t, delta, n_matched, spend)
         if plan is not None and plan.in_all >= ENOUGH_CELLS:
             return plan
     return plan
 
 
-def lowest_target(n_persons: ArrayLike) -> float:
-    """Return the lowest target that allows two cells, for so many persons of each group; 1 for too few.
+def lowest_target(n_persons: ArrayLike, n_matched: ArrayLike | None = None) -> float:
+    """Return the lowest target that allows two cells, for so many persons of each group (`plan_cells`); 1 for too few.
 
     Examples
     --------
     >>> round(lowest_target([1000, 100]), 3)
     0.096
     """
+    known, matched = _known_and_matched(n_persons, n_matched)
+    return _ROOM * _known_half(known, 1, 2, 0.0) if matched.min() >= 2 * (FEWEST_PERSONS + 1) - 1 else 1.0
+
+
+def _known_and_matched(n_persons: ArrayLike, n_matched: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
+    """Return the persons of each group that Δ(½) is planned with, and those that the trees are cut at."""
     n = np.asarray(n_persons, dtype=np.float64)
-    return _ROOM * _known_half(n, 1, 2, 0.0) if n.min() >= 2 * (FEWEST_PERSONS + 1) - 1 else 1.0
+    if n_matched is None:
+        return n, n
+    # Those that cells are not cut at are not matched, and their chance adds to that of Δ(½).
+    matched = np.asarray(n_matched, dtype=np.float64)
+    return 1 / (1 / n + 1 / matched), matched
 
 
-def _plan(n: FloatArray, target: float, delta: float, n_matched: ArrayLike | None, spend: float) -> CellPlan | None:
-    matched = n if n_matched is None else np.asarray(n_matched, dtype=np.float64)
-    # Where cells are cut at some persons only, the others are not matched, and their chance adds to that of Δ(½).
-    known = n if n_matched is None else 1 / (1 / n + 1 / matched)
+def _plan(
+    n_persons: ArrayLike, target: float, delta: float, n_matched: ArrayLike | None, spend: float
+) -> CellPlan | None:
+    known, matched = _known_and_matched(n_persons, n_matched)
     in_all = most_cells_known_half(known, target)
     fold = (matched // 2).astype(np.int64)
     most = min(in_all // 2, int(fold.min() + 1) // (FEWEST_PERSONS + 1))
@@ -200,12 +205,7 @@ def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> tuple[Floa
 
 
 def planned_cell_bound(
-    probabilities: ArrayLike,
-    n: ArrayLike,
-    delta: float,
-    *,
-    chance: float = 0.5,
-    counted_from: ArrayLike | None = None,
+    probabilities: ArrayLike, n: ArrayLike, delta: float, *, chance: float = 0.5, counted_from: ArrayLike | None = None
 ) -> FloatArray:
     """Return the bound to expect in a certificate for these cells with n persons of each group.
 

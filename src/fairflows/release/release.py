@@ -654,21 +654,24 @@ def _planned(
         return None, min(int(asked), possible)
     plan = plan_cells(n, release.target, release.delta, n_matched=matched, spend=release.spend)
     if plan is None:
-        raise DataError(_too_small(names, n, release.target))
+        raise DataError(_too_small(names, n, matched, release.target))
     return plan, plan.n_cells
 
 
-def _too_small(names: Sequence[Hashable], n: FloatArray, target: float | None) -> str:
+def _too_small(names: Sequence[Hashable], n: FloatArray, matched: npt.ArrayLike | None, target: float | None) -> str:
     """Return which group is too small for two cells, and the remedy."""
-    small, lowest = int(n.argmin()), lowest_target(n)
-    what = (
+    cut_at, lowest = np.asarray(n if matched is None else matched), lowest_target(n, matched)
+    small = int(cut_at.argmin())
+    drawn = f", {cut_at[small]:,.0f} of whom are drawn to cut cells at, those with few rows less often"
+    needed = (
         f"the lowest target for so many persons is {lowest + 0.005:.2f}"
-        if lowest < 1 and n.min() >= 2 * (FEWEST_PERSONS + 1)
-        else f"every group needs {2 * (FEWEST_PERSONS + 1)} persons at least"
+        if lowest < 1
+        else f"every group needs {2 * (FEWEST_PERSONS + 1) - 1} at least"
     )
     return (
         f"Group {shown(names[small])} is too small for the target Δ ≤ {target or TARGETS[-1]:.4g}: it has "
-        f"{n[small]:,.0f} persons, and {what}. Merge small groups (merge_small=...), or leave the group out."
+        f"{n[small]:,.0f} persons{drawn * (matched is not None)}, and {needed}. Merge small groups "
+        "(merge_small=...), or leave the group out."
     )
 
 
