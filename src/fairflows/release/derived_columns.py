@@ -347,10 +347,10 @@ def _candidates(
                 # A typical error, not the largest: times may be far apart in a few rows.
                 typical = _medians(np.where(np.isfinite(error), error, np.nan))
                 typical[np.isfinite(error).sum(axis=1) < _ROWS_TRIED // 3] = np.inf
-                mean = np.where(np.isfinite(error), error, 0).mean(
-                    axis=1
-                )  # of zeros in most rows the median tells nothing
-                for place in np.flatnonzero(typical <= most):
+                # Of zeros in most rows the median tells nothing.
+                mean = np.where(np.isfinite(error), error, 0).mean(axis=1)
+                best = np.lexsort((mean, typical))[:_MOST_TRIED]
+                for place in best[typical[best] <= most]:
                     errors.append((typical[place], mean[place], form, [names[side[place]] for side in sides]))
         found += [(form, sources, []) for *_, form, sources in sorted(errors, key=lambda e: e[:2])[:_MOST_TRIED]]
     parts, sign = _parts_of_sum(z, names, values, quantum)
