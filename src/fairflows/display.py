@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -78,8 +79,10 @@ def _bars(*, transient: bool = False) -> Progress:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     verb, text = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[text]}", markup=False)
+    shown = verb, BarColumn(), text, TimeRemainingColumn()
     console = Console(stderr=True, force_jupyter=False)  # in a notebook rich would ask for widgets
-    return Progress(verb, BarColumn(), text, TimeRemainingColumn(), console=console, transient=transient)
+    is_read = sys.stdout.isatty()  # what is printed goes above the bar, but not if it goes to a file
+    return Progress(*shown, console=console, transient=transient, redirect_stdout=is_read)
 
 
 def html_card(heading: str, *parts: CardPart, badge: tuple[str, str] | None = None) -> str:

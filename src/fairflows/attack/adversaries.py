@@ -204,11 +204,7 @@ class Attack:
 
 
 def judge(
-    name: str,
-    box: str,
-    scores: tuple[FloatArray, FloatArray],
-    groups: tuple[IntArray, IntArray],
-    delta: float,
+    name: str, box: str, scores: tuple[FloatArray, FloatArray], groups: tuple[IntArray, IntArray], delta: float
 ) -> Attack:
     """Fix pair, threshold and method on validation rows, then bound Δ from below on test rows.
 
