@@ -28,6 +28,7 @@ from fairflows.cli.options import (
     MostRows,
     Quick,
     Reading,
+    listed,
     with_group,
     with_options,
 )
@@ -198,7 +199,7 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     from fairflows.release.rules import check_rules, proposed_rules
     from fairflows.table.prospects import best_bounds, find_names, find_problems
 
-    frame, drop = reading.frame(file), reading.drop or []
+    drop = listed(reading.drop, frame := reading.frame(file))
     named = find_names(frame, [*reading.sensitive, *(reading.label or []), *filter(None, [reading.identifier]), *drop])
     reading = replace(reading, drop=[*drop, *named])
     table = reading.table(frame, file.name)

@@ -85,7 +85,7 @@ class Reading(FileFormat):
     label: Annotated[list[str] | None, typer.Option(help="Label column; may be repeated.")] = None
     identifier: Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")] = None
     categorical: Annotated[
-        list[str] | None, _about_file(help="Column whose numbers are categories; may be repeated.")
+        list[str] | None, _about_file(help="Columns whose numbers are categories: a,b, or repeated.")
     ] = None
     missing_label: Annotated[
         Literal["drop", "keep"] | None, _about_file(help="Rows without a label; by default an error.")
@@ -94,14 +94,13 @@ class Reading(FileFormat):
         Literal["drop", "group"] | None, _about_file(help="Rows without a group; by default an error.")
     ] = None
     groups: Annotated[
-        list[str] | None,
-        _about_file(help="Cut a sensitive column of numbers: AGE:40 or AGE:30,50; may be repeated."),
+        list[str] | None, _about_file(help="Cut a sensitive column of numbers: AGE:40 or AGE:30,50; may be repeated.")
     ] = None
     merge_small: Annotated[
         int | None,
         _about_file(min=1, help="Merge groups of fewer persons into one, 'other'; it hides no difference in it."),
     ] = None
-    drop: Annotated[list[str] | None, _about_file(help="Column to leave out; may be repeated.")] = None
+    drop: Annotated[list[str] | None, _about_file(help="Columns to leave out: a,b, or repeated.")] = None
     rules: Annotated[
         list[str] | None, _about_file("--rule", help="True in every row, such as 'start <= end'; may be repeated.")
     ] = None
@@ -138,11 +137,16 @@ class Reading(FileFormat):
             identifier=self.identifier,
             groups=read_cuts(self.groups or []),
             merge_small=self.merge_small or 0,
-            kinds=dict.fromkeys(self.categorical or [], "categorical"),
-            drop=self.drop or [],
+            kinds=dict.fromkeys(listed(self.categorical, frame), "categorical"),
+            drop=listed(self.drop, frame),
             missing_group=self.missing_group or "error",
             missing_label=self.missing_label or "error",
         )
+
+
+def listed(given: list[str] | None, frame: pd.DataFrame) -> list[str]:
+    """Return the columns that an option names, which is repeated, or has commas between them."""
+    return [name for text in given or [] for name in ([text] if text in frame else text.split(","))]
 
 
 def with_group(group: type[FileFormat]) -> Callable[[Command], Command]:
