@@ -194,7 +194,7 @@ def run():
     # Typer reads the signatures of all commands again for each call.
     command = functools.cache(typer.main.get_command)
 
-    def call(*words, notices="ignore"):
+    def call(*words, notices="ignore", ends=None):
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
         with (
             pytest.MonkeyPatch.context() as patch,
@@ -208,7 +208,9 @@ def run():
             warnings.simplefilter(notices)
             with pytest.raises(SystemExit) as end:
                 main()
-        return end.value.code or 0, *(_text_written_to(stream) for stream in (out, err))
+        code, (said, warned) = end.value.code or 0, map(_text_written_to, (out, err))
+        assert ends in (None, code), warned
+        return code, said, warned
 
     return call
 

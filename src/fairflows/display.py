@@ -81,7 +81,9 @@ def _bars(*, transient: bool = False) -> Progress:
     verb, text = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[text]}", markup=False)
     shown = verb, BarColumn(), text, TimeRemainingColumn()
     console = Console(stderr=True, force_jupyter=False)  # in a notebook rich would ask for widgets
-    is_read = sys.stdout.isatty()  # what is printed goes above the bar, but not if it goes to a file
+    is_read = (
+        sys.stdout is not None and sys.stdout.isatty()
+    )  # what is printed goes above the bar, but not if it goes to a file
     return Progress(*shown, console=console, transient=transient, redirect_stdout=is_read)
 
 

@@ -5,6 +5,7 @@ Nothing here is a certificate. It helps to choose the number of cells on validat
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -76,16 +77,17 @@ def plan_cells(
     return plan
 
 
-def lowest_target(n_persons: ArrayLike, n_matched: ArrayLike | None = None) -> float:
-    """Return the lowest target that allows two cells, for so many persons of each group (`plan_cells`); 1 for too few.
+def lowest_target(n_persons: ArrayLike, n_matched: ArrayLike | None = None, spend: float = 0.0) -> float | None:
+    """Return the lowest target, in hundredths, that allows two cells (`plan_cells`); None for too few persons.
 
     Examples
     --------
-    >>> round(lowest_target([1000, 100]), 3)
-    0.096
+    >>> lowest_target([1000, 100]), lowest_target([1000, 20])
+    (0.1, None)
     """
-    known, matched = _known_and_matched(n_persons, n_matched)
-    return _ROOM * _known_half(known, 1, 2, 0.0) if matched.min() >= 2 * (FEWEST_PERSONS + 1) - 1 else 1.0
+    targets = [t / 100 for t in range(1, 101) if t / 100 > spend]
+    place = bisect_left(targets, True, key=lambda t: _plan(n_persons, t, 0.01, n_matched, spend) is not None)
+    return targets[place] if place < len(targets) else None
 
 
 def _known_and_matched(n_persons: ArrayLike, n_matched: ArrayLike | None) -> tuple[FloatArray, FloatArray]:

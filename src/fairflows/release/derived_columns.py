@@ -8,7 +8,7 @@ which is drawn before the code, and then looked up by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
@@ -89,7 +89,8 @@ class Lookup:
         key, value = keys.codes(source), values.codes(column)
         may_follow = is_shared(value, who, len(values))
         pairs, counts = np.unique(key * len(values) + value, return_counts=True)
-        place = np.full(len(keys), np.bincount(value, minlength=len(values)).argmax(), dtype=np.int64)
+        usual = np.where(may_follow, np.bincount(value, minlength=len(values)), -1).argmax()
+        place = np.full(len(keys), usual, dtype=np.int64)
         by_count = pairs[np.argsort(counts, kind="stable")]
         by_count = by_count[may_follow[by_count % len(values)]]
         place[by_count // len(values)] = by_count % len(values)  # the most frequent one comes last, and stays
@@ -155,17 +156,23 @@ class Formula:
 Derived = Lookup | Formula
 
 
-def find_derived(frame: pd.DataFrame, declared: set[Hashable], who: IntArray) -> tuple[Columns, list[Derived]]:
+def find_derived(
+    frame: pd.DataFrame, declared: set[Hashable], who: IntArray, labels: Sequence[Hashable] = ()
+) -> tuple[Columns, list[Derived]]:
     """Return the columns that are drawn, and how the others follow from them, in the order of computing.
 
-    Columns of `declared` are categories, whatever their type; `who` is the person of each row.
+    Columns of `declared` are categories, whatever their type; `who` is the person of each row. Labels are not drawn
+    together with features, because no row of one person may be drawn without its label either.
     """
     columns: Columns = dict(frame.items())
     last: list[Derived] = []
-    for helpers, found in [*_flags(frame, who), *_times(frame)]:
+    features = frame.drop(columns=list(labels))
+    moments = features[[name for name in features if name not in declared]]
+    for helpers, found in [*_flags(features, who, frame), *_times(moments, frame)]:
         last += found
         columns = helpers | {name: column for name, column in columns.items() if all(f.column != name for f in found)}
     formulas = _formulas({name: column for name, column in columns.items() if name not in declared})
+    formulas = [f if f.rest is None else replace(f, rest=_new_name(f.rest, frame)) for f in formulas]
     rests = {f.rest: _rest(f, columns) for f in formulas if f.rest is not None}
     computed = {formula.column for formula in formulas}
     columns = {name: column for name, column in columns.items() if name not in computed} | rests
@@ -173,11 +180,16 @@ def find_derived(frame: pd.DataFrame, declared: set[Hashable], who: IntArray) ->
     for lookup in lookups:
         column = columns.pop(lookup.column)
         if len(lookup.values) < len(lookup.keys):
-            columns[f"{lookup.column}: class of {lookup.source}"] = column.astype(str)
+            columns[_new_name(f"{lookup.column}: class of {lookup.source}", frame)] = column.astype(str)
     return columns, [*lookups, *formulas, *last]
 
 
-def _flags(frame: pd.DataFrame, who: IntArray) -> Iterator[tuple[Columns, list[Derived]]]:
+def _new_name(name: str, frame: pd.DataFrame) -> str:
+    """Return the name of a helper column that no column of the table has."""
+    return name if name not in frame else _new_name(f"{name} (helper)", frame)
+
+
+def _flags(frame: pd.DataFrame, who: IntArray, whole: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
     """Yield, for flags that exclude each other, the column that says which of them is 1, and their lookups."""
     names = [name for name, column in frame.items() if _is_flag(column)]
     if len(names) < 2:
@@ -186,7 +198,7 @@ def _flags(frame: pd.DataFrame, who: IntArray) -> Iterator[tuple[Columns, list[D
     for group in _exclusive_groups(ones):
         is_one = ones[:, group] > 0
         which = np.where(is_one.any(axis=1), is_one.argmax(axis=1), -1).astype(str)
-        helper = f"which of {', '.join(str(names[place]) for place in group)}"
+        helper = _new_name(f"which of {', '.join(str(names[place]) for place in group)}", whole)
         source = pd.Series(which, name=helper)
         yield {helper: source}, [Lookup.fit(frame[names[place]], source, who) for place in group]
 
@@ -225,7 +237,7 @@ def _exclusive_groups(ones: npt.NDArray[np.float32]) -> Iterator[list[int]]:
             yield group
 
 
-def _times(frame: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
+def _times(frame: pd.DataFrame, whole: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
     """Yield day and time of day of every column of moments, so that hours keep their shares, and their sum."""
     for name, column in frame.items():
         if column.dtype.kind != "M" or not column.notna().any():
@@ -233,7 +245,8 @@ def _times(frame: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
         times = column.dt.tz_localize(None)  # the hours of the clocks there, which go back and forth
         days = times.dt.normalize()
         if has_zone(column.dtype) or (times.dropna() != days.dropna()).mean() > 1 - _NEARLY_ALL:
-            helpers: Columns = {f"{name}: day": days, f"{name}: time of day": times - days}
+            day, time = (_new_name(f"{name}: {part}", whole) for part in ("day", "time of day"))
+            helpers: Columns = {day: days, time: times - days}
             form = _LOCAL if has_zone(column.dtype) else _LINEAR
             yield helpers, [Formula(name, list(helpers), form, 0.0, [1.0, 1.0], None, column.dtype)]
 

@@ -48,6 +48,7 @@ class NumberRanges:
     low: Places  # (n_stretches,): smallest place of each stretch
     high: Places  # (n_stretches,): largest place of each stretch
     total: IntArray  # (n_stretches,): number of rows up to the end of each stretch
+    is_drawn: npt.NDArray[np.bool_]  # (n_ranges,): whether a range holds more than extremes and values of one person
 
     @classmethod
     def fit(cls, column: pd.Series, who: IntArray) -> NumberRanges | None:
@@ -60,7 +61,10 @@ class NumberRanges:
         grid = grid_of_most(known) if len(known) else None
         if not len(known) or (grid is None and known.dtype.kind != "f"):
             return None
-        return cls(grid, column.dtype, not is_known.all(), *_ranges(_places(known, grid), who[is_known]))
+        # Values that are rounded hide nobody's own: the value that they are rounded to is not theirs.
+        is_own = np.ones(len(known), dtype=bool) if grid is None else grid.index(known)[1]
+        found = _ranges(_places(known, grid)[is_own], who[is_known][is_own])
+        return cls(grid, column.dtype, not is_known.all(), *found)
 
     def __len__(self) -> int:
         return len(self.first) + self.has_missing
@@ -76,6 +80,13 @@ class NumberRanges:
         places = np.full(len(column), self.missing_place, dtype=self.low.dtype)
         places[is_known] = _places(numbers(column[is_known]), self.grid)
         return places
+
+    def is_rounded(self, column: pd.Series) -> npt.NDArray[np.bool_]:
+        """Return which values are not on the grid of the column."""
+        is_rounded, is_known = np.zeros(len(column), dtype=bool), column.notna().to_numpy()
+        if self.grid is not None:
+            is_rounded[is_known] = ~self.grid.index(numbers(column[is_known]))[1]
+        return is_rounded
 
     def codes(self, column: pd.Series) -> IntArray:
         """Return the range of each value; the last level stands for a missing value."""
@@ -119,8 +130,8 @@ def is_shared(codes: npt.NDArray[np.integer], who: npt.NDArray[np.integer], n: i
     return np.bincount(codes, who != somebody[codes], minlength=n) > 0
 
 
-def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray]:
-    """Return the first places and rows of the ranges, and low, high and number of rows so far of every stretch."""
+def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray, npt.NDArray[np.bool_]]:
+    """Return the first places and rows of the ranges, low, high and rows so far of stretches, and which are drawn."""
     order = np.lexsort([who, places])
     places, who = places[order], who[order]
     start = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))  # of each different value
@@ -137,8 +148,8 @@ def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Pl
     # Of a stretch of one person alone, the value itself would be drawn.
     alone = is_inner & ~shared
     is_inner &= shared | is_shared(number[alone], who[start][alone], len(n_rows))[number]
-    # Where nothing else is left of a range, such values stand for themselves.
-    is_left = is_inner | (np.bincount(of_range, is_inner)[of_range] == 0)
+    is_drawn = np.bincount(of_range, is_inner) > 0  # what is left of other ranges is of one person, and is not drawn
+    is_left = is_inner | ~is_drawn[of_range]
     is_there = np.bincount(number, is_left) > 0
     low, high = np.empty((2, len(n_rows)), dtype=value.dtype)
     low[number[is_left][::-1]], high[number[is_left]] = value[is_left][::-1], value[is_left]
@@ -146,7 +157,7 @@ def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Pl
     range_of[number] = of_range
     total = np.cumsum(n_rows[is_there])
     first_row = np.append(0, total)[np.searchsorted(range_of[is_there], np.arange(len(starts) + 1))]
-    return value[starts], first_row, low[is_there], high[is_there], total
+    return value[starts], first_row, low[is_there], high[is_there], total, is_drawn
 
 
 def _first_values(weight: FloatArray) -> IntArray:

@@ -335,7 +335,7 @@ class Release(Encoder):
                 if both := [name for name in self.scores_ if name in types]:
                     raise DataError(
                         f"Column {both[0]!r} has the name of the score of the label: rename it, or release no score "
-                        "(with_score=False)."
+                        "(with_score=False; score=False of `share`)."
                     )
                 types |= {str(name): dtype for name, dtype in self.scores_.dtypes.items()}
             self.output_ = EncodedColumns(types, self.law_.schema)
@@ -654,24 +654,24 @@ def _planned(
         return None, min(int(asked), possible)
     plan = plan_cells(n, release.target, release.delta, n_matched=matched, spend=release.spend)
     if plan is None:
-        raise DataError(_too_small(names, n, matched, release.target))
+        lowest = lowest_target(n, matched, release.spend)
+        raise DataError(_too_small(release, names, persons.count_by(group, K), matched, lowest))
     return plan, plan.n_cells
 
 
-def _too_small(names: Sequence[Hashable], n: FloatArray, matched: npt.ArrayLike | None, target: float | None) -> str:
-    """Return which group is too small for two cells, and the remedy."""
-    cut_at, lowest = np.asarray(n if matched is None else matched), lowest_target(n, matched)
-    small = int(cut_at.argmin())
-    drawn = f", {cut_at[small]:,.0f} of whom are drawn to cut cells at, those with few rows less often"
-    needed = (
-        f"the lowest target for so many persons is {lowest + 0.005:.2f}"
-        if lowest < 1
-        else f"every group needs {2 * (FEWEST_PERSONS + 1) - 1} at least"
-    )
+def _too_small(
+    release: Release, names: Sequence[Hashable], n: IntArray, matched: npt.ArrayLike | None, lowest: float | None
+) -> str:
+    """Return which group is too small for two cells, of n persons each, and the remedy."""
+    cut_at = np.asarray(n if matched is None else matched)
+    small, several = int(cut_at.argmin()), matched is not None
+    drawn = f", {cut_at[small]:,} of whom are drawn to cut cells at, those with few rows less often" if several else ""
+    needed = f"every group needs {2 * FEWEST_PERSONS + 1}{' of these' if several else ''} at least"
+    if lowest is not None:
+        needed = f"the lowest target for so many persons is {lowest}"
     return (
-        f"Group {shown(names[small])} is too small for the target Δ ≤ {target or TARGETS[-1]:.4g}: it has "
-        f"{n[small]:,.0f} persons{drawn * (matched is not None)}, and {needed}. Merge small groups "
-        "(merge_small=...), or leave the group out."
+        f"Group {shown(names[small])} is too small for the target Δ ≤ {release.target or TARGETS[-1]:.4g}: it has "
+        f"{n[small]:,} persons{drawn}, and {needed}. Merge small groups (merge_small=...), or leave the group out."
     )
 
 

@@ -71,7 +71,8 @@ class RowLaw:
     parts: dict[Hashable, Part]  # levels of the columns that are drawn, in the order in which they are drawn
     trees: dict[Hashable, ColumnTree]  # predictors are the coordinates, then the columns in the order above
     computed: list[Derived]  # how the other columns are computed, in order
-    limits: dict[Hashable, tuple[float, float]]  # range of each column that is computed by a formula
+    # Range of each column that is computed by a formula, and whether it has gaps.
+    limits: dict[Hashable, tuple[float, float, bool]]
     rules: list[Rule]  # which every row obeys
     taken: Hashes  # keyed hashes of the rows that only one training person has, sorted
     key: Secret
@@ -122,7 +123,7 @@ class RowLaw:
         if labels:
             label = pd.factorize(whole[labels[0]])[0]
             declared |= {n for n, c in whole.items() if n not in (*labels, *kinds) and _is_code(c, label)}
-        drawn, computed = find_derived(whole, declared, who) if derive else (dict(whole.items()), [])
+        drawn, computed = find_derived(whole, declared, who, labels) if derive else (dict(whole.items()), [])
         exact = declared | {found.source for found in computed if isinstance(found, Lookup)}
         ranges = {n: NumberRanges.fit(c, who) for n, c in drawn.items() if has_order(c.dtype) and n not in exact}
         parts: dict[Hashable, Part] = {n: ranges.get(n) or Levels.fit(str(n), c) for n, c in drawn.items()}
@@ -162,7 +163,12 @@ class RowLaw:
             key=key,
         )
         places = codes | {n: part.places(drawn[n]) for n, part in parts.items() if isinstance(part, NumberRanges)}
-        taken = [_held_by_one(hashes, who) for hashes in law._hashes(places, dict(whole.items()))]
+        # A row with a value that is rounded is not drawn as it is, and does not share what is drawn.
+        rounded = {n: part.is_rounded(drawn[n]) for n, part in parts.items() if isinstance(part, NumberRanges)}
+        is_exact = ~pd.DataFrame(rounded, index=whole.index)
+        masks = [is_exact.drop(columns=labels, errors="ignore").all(axis=1), is_exact.all(axis=1)]
+        hashes = list(law._hashes(places, dict(whole.items())))
+        taken = [_held_by_one(each[of], who[of]) for each, of in zip(hashes, masks[-len(hashes) :], strict=True)]
         return replace(law, taken=np.unique(np.concatenate(taken)))
 
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
@@ -265,10 +271,13 @@ class RowLaw:
         return np.any([rule.is_broken(rows) for rule in self.rules], axis=0)
 
     def _is_outside(self, columns: Columns) -> BoolArray:
-        """Return which rows have a computed number outside the range of the training rows."""
+        """Return which rows have a computed number outside the range of the training rows, or a gap that none has."""
         values = {name: floats(columns[name]) for name in self.limits}
-        outside = [(values[name] < low) | (values[name] > high) for name, (low, high) in self.limits.items()]
-        return np.any(outside, axis=0)
+        inside = [
+            ((low <= values[name]) & (values[name] <= high)) | (np.isnan(values[name]) & may_miss)
+            for name, (low, high, may_miss) in self.limits.items()
+        ]
+        return ~np.all(inside, axis=0)
 
     def _hashes(self, places: Mapping[Hashable, Places], columns: Columns) -> Iterator[Hashes]:
         """Yield a keyed hash of the features of every row, and of the whole row where it has a label.
@@ -282,7 +291,10 @@ class RowLaw:
                 value = places[name]
             else:
                 value = levels[name].codes(columns[name]) if name in levels else floats(columns[name]).round(6)
-            bits = (value + 0.0).view(np.uint64) if value.dtype.kind == "f" else value.astype(np.int64).view(np.uint64)
+            if value.dtype.kind == "f":
+                bits = np.where(np.isnan(value), np.nan, value + 0.0).view(np.uint64)  # −0 and −NaN are 0 and NaN
+            else:
+                bits = value.astype(np.int64).view(np.uint64)
             mixed = (mixed ^ bits) * factor
             mixed ^= mixed >> np.uint64(29)
             if place == len(names) or (names[place] in self.labels and name not in self.labels):
@@ -292,12 +304,14 @@ class RowLaw:
     def _identity(self) -> tuple[Hashes, list[Hashable], dict[Hashable, Levels]]:
         """The factors of the hash, the columns that tell rows apart, labels last, and levels of computed categories.
 
-        Helper columns count only if columns of the table are looked up by them.
+        Helper columns count only if columns of the table are looked up by them. A column that always follows from a
+        feature tells nothing more; one that follows from a label, or a rest, does where the features are known alone.
         """
         lookups = [found for found in self.computed if isinstance(found, Lookup)]
         formulas = [found.column for found in self.computed if isinstance(found, Formula)]
-        levels = {lookup.column: lookup.values for lookup in lookups if not lookup.is_exact}
-        counted = {*self.schema.kinds, *(lookup.source for lookup in lookups)}
+        others = {*self.labels, *(found.rest for found in self.computed if isinstance(found, Formula))}
+        levels = {each.column: each.values for each in lookups if not each.is_exact or each.source in others}
+        counted = {*self.schema.kinds, *(lookup.source for lookup in lookups if lookup.source not in others)}
         names = [name for name in (*self.parts, *levels, *formulas) if name in counted]
         names.sort(key=lambda name: (name in self.labels, str(name)))
         return keyed_hashes([f"column {d}" for d in range(len(names))], self.key, "row") | np.uint64(1), names, levels
@@ -339,15 +353,15 @@ def _is_ordered(dtype: Dtype) -> bool:
 def _without_own(name: Hashable, codes: IntArray, part: Part, who: IntArray) -> IntArray:
     """Return levels with −1 for a category that only one person has, or a gap in numbers that only one person has."""
     is_drawn = is_shared(codes, who, len(part))
-    if not isinstance(part, Levels):  # whose ranges hold ten persons each
-        is_gap = np.arange(len(part)) == len(part.first)
-        return np.where((is_drawn | ~is_gap)[codes], codes, -1)
+    if isinstance(part, NumberRanges):  # of a gap it is asked who has it, of a range what it holds
+        is_drawn[: len(part.first)] = part.is_drawn
     if not is_drawn.any():
         raise DataError(
             f"Column {name!r} has a different value for every person, so that every value tells who it is: leave the "
             "column out."
         )
-    name_only(part, is_drawn)
+    if isinstance(part, Levels):
+        name_only(part, is_drawn)
     return np.where(is_drawn[codes], codes, -1)
 
 
@@ -389,14 +403,17 @@ def _candidates(predictors: list[Predictor], n_columns: int) -> list[list[int]]:
     return [[*range(n_main), n_main + place, *before[place]] for place in range(n_columns)]
 
 
-def _limits(values: FloatArray, who: IntArray) -> tuple[float, float]:
-    """Return the smallest and the largest value, but for those that only one person has."""
+def _limits(values: FloatArray, who: IntArray) -> tuple[float, float, bool]:
+    """Return the smallest and the largest value, but for those that only one person has, and whether some are missing.
+
+    A gap that only one person has does not count.
+    """
     is_known = ~np.isnan(values)
     different, codes = np.unique(values[is_known], return_inverse=True)
     is_inner = is_shared(codes, who[is_known], len(different))
     is_inner[1:-1] = True
     inner = different[is_inner] if is_inner.any() else different
-    return float(inner[0]), float(inner[-1])
+    return float(inner[0]), float(inner[-1]), len(np.unique(who[~is_known])) > 1
 
 
 def _held_by_one(hashes: Hashes, who: IntArray) -> Hashes:

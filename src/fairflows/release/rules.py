@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from keyword import iskeyword
 from typing import Any
+from unicodedata import is_normalized
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +84,9 @@ class Rule:
 
     def _parsed(self) -> tuple[ast.Expression, dict[str, str]]:
         """Return the expression, and the names that stand for columns in backticks."""
-        text, quoted = self.text.strip(), {f"column_{i}_": name for i, name in enumerate(_QUOTED.findall(self.text))}
+        # Names with more underscores than the rule has characters: no column of the rule is called so.
+        short = "c" + "_" * len(self.text)
+        text, quoted = self.text.strip(), {f"{short}{i}": name for i, name in enumerate(_QUOTED.findall(self.text))}
         for short, name in quoted.items():
             text = text.replace(f"`{name}`", short, 1)
         try:
@@ -133,8 +137,12 @@ def _number(value: Any) -> Any:
 
 
 def _comparable(column: pd.Series) -> pd.Series:
-    """Return categories as their values, which have the order of their type."""
-    return column.astype(column.dtype.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
+    """Return categories as their values, which have the order of their type, and integers in a type for their sums."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(column.dtype.categories.dtype)
+    if not pd.api.types.is_integer_dtype(column.dtype):
+        return column
+    return column.astype(np.float64 if len(column) and column.max() > np.iinfo(np.int64).max else np.int64)
 
 
 def check_rules(texts: Sequence[str], frame: pd.DataFrame) -> list[Rule]:
@@ -181,4 +189,5 @@ def proposed_rules(frame: pd.DataFrame) -> list[str]:
 
 def _written(name: Hashable) -> str:
     """Return the name of a column as a rule has it."""
-    return str(name) if str(name).isidentifier() else f"`{name}`"
+    is_plain = str(name).isidentifier() and not iskeyword(str(name)) and is_normalized("NFKC", str(name))
+    return str(name) if is_plain else f"`{name}`"

@@ -149,6 +149,8 @@ def _plain(column: pd.Series) -> pd.Series | None:
     """Return a column in a type of pandas' own; None if it is, or holds objects that pandas has no type for."""
     if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind in "mM":
         return from_arrow(pa.table({"time": pa.array(column)}))["time"].set_axis(column.index)
+    if isinstance(column.dtype, pd.SparseDtype):
+        return column.sparse.to_dense()
     if column.dtype != object:
         return None
     inferred = pd.api.types.infer_dtype(column, skipna=True)
