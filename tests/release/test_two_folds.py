@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 import fairflows as ff
 from fairflows import DataError, DataWarning
 from fairflows.bounds import blocks_upper_bound
-from fairflows.bounds.planning import lowest_target
+from fairflows.bounds.planning import lowest_target, plan_cells
 from fairflows.storage import model_hash
 from fairflows.table.persons import Key
 
@@ -293,7 +293,7 @@ def test_a_group_that_is_too_small_is_named_with_what_would_do():
         release("auto").fit(table(pd.concat([more, *[more[1000:]] * 20])))  # whoever has one row is seldom drawn
     with pytest.raises(DataError, match=r"Group 'f' .* has 480 persons, and the lowest target .* 0\.0"):
         release("auto", target=0.01).fit(table(people()))
-    assert ff.bounds.plan_cells([30, 30], lowest_target([30, 30]), 0.01) is not None
+    assert plan_cells([30, 30], lowest_target([30, 30]), 0.01) is not None
     release("auto", target=0.06).fit(table(people()))
     with pytest.raises(DataError, match=r"Group 'f' is too small for two cells: 20 of its persons .* takes 21"):
         release(2).fit(table(people(100)))

@@ -29,7 +29,6 @@ _OPTIONS = {
     "identifier": "--id",
     "kinds": "--categorical",
     "rules": "--rule",
-    "score": "--no-score",
 }
 """The option of each parameter that a message may name."""
 

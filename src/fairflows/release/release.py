@@ -335,7 +335,7 @@ class Release(Encoder):
                 if both := [name for name in self.scores_ if name in types]:
                     raise DataError(
                         f"Column {both[0]!r} has the name of the score of the label: rename it, or release no score "
-                        "(with_score=False; score=False of `share`)."
+                        "(with_score=False; score=False or --no-score of `share`)."
                     )
                 types |= {str(name): dtype for name, dtype in self.scores_.dtypes.items()}
             self.output_ = EncodedColumns(types, self.law_.schema)
