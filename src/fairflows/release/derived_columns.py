@@ -49,6 +49,7 @@ _LOCAL = "local time"  # the sum of a day and a time of day, in the time zone of
 FORMS: dict[str, Callable[..., FloatArray]] = {
     "{0}": lambda x: x,
     "{0}²": lambda x: x**2,
+    "√{0}": lambda x: np.sqrt(x),
     "ln {0}": lambda x: np.log(x),
     "{0} + {1}": lambda x, y: x + y,
     "{0} − {1}": lambda x, y: x - y,
