@@ -100,10 +100,8 @@ def _known_and_matched(n_persons: ArrayLike, n_matched: ArrayLike | None) -> tup
     return 1 / (1 / n + 1 / matched), matched
 
 
-def _plan(
-    n_persons: ArrayLike, target: float, delta: float, n_matched: ArrayLike | None, spend: float
-) -> CellPlan | None:
-    known, matched = _known_and_matched(n_persons, n_matched)
+def _plan(n: ArrayLike, target: float, delta: float, n_matched: ArrayLike | None, spend: float) -> CellPlan | None:
+    known, matched = _known_and_matched(n, n_matched)
     in_all = most_cells_known_half(known, target)
     fold = (matched // 2).astype(np.int64)
     most = min(in_all // 2, int(fold.min() + 1) // (FEWEST_PERSONS + 1))

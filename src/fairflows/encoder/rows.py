@@ -199,6 +199,9 @@ def read_training_rows(
     persons = find_persons(encoder, X, frame, needed=True)
     features = find_features(encoder, frame, taken)
     named = isinstance(X, Table) or has_names(X)
+    numbered = [name for name in features if not isinstance(name, str)]
+    if named and 0 < len(numbered) < features.shape[1]:
+        raise DataError(f"The name of column {numbered[0]!r} is no text, and others are texts: rename it.")
     validate_data(encoder, features if named else features.to_numpy(), skip_check_array=True, reset=True)
     kinds = getattr(encoder, "kinds", None)
     if kinds is None and isinstance(X, Table):

@@ -168,7 +168,7 @@ def find_derived(
     columns: Columns = dict(frame.items())
     last: list[Derived] = []
     features = frame.drop(columns=list(labels))
-    moments = features[[name for name in features if name not in declared]]
+    moments = features.drop(columns=[name for name in declared if name in features])
     for helpers, found in [*_flags(features, who, frame), *_times(moments, frame)]:
         last += found
         columns = helpers | {name: column for name, column in columns.items() if all(f.column != name for f in found)}

@@ -14,6 +14,7 @@ from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.table.columns import Dtype, Grid, find_grid, from_numbers, numbers
 
 Places = npt.NDArray[np.number]
+BoolArray = npt.NDArray[np.bool_]
 
 _MOST_RANGES = 250
 _MOST = 0.98  # share of the values that decides on the grid of a column
@@ -48,7 +49,7 @@ class NumberRanges:
     low: Places  # (n_stretches,): smallest place of each stretch
     high: Places  # (n_stretches,): largest place of each stretch
     total: IntArray  # (n_stretches,): number of rows up to the end of each stretch
-    is_drawn: npt.NDArray[np.bool_]  # (n_ranges,): whether a range holds more than extremes and values of one person
+    is_drawn: BoolArray  # (n_ranges,): whether a range holds more than extremes and values of one person
 
     @classmethod
     def fit(cls, column: pd.Series, who: IntArray) -> NumberRanges | None:
@@ -81,7 +82,7 @@ class NumberRanges:
         places[is_known] = _places(numbers(column[is_known]), self.grid)
         return places
 
-    def is_rounded(self, column: pd.Series) -> npt.NDArray[np.bool_]:
+    def is_rounded(self, column: pd.Series) -> BoolArray:
         """Return which values are not on the grid of the column."""
         is_rounded, is_known = np.zeros(len(column), dtype=bool), column.notna().to_numpy()
         if self.grid is not None:
@@ -123,14 +124,14 @@ class NumberRanges:
         return column.mask(is_missing) if self.has_missing and is_missing.any() else column
 
 
-def is_shared(codes: npt.NDArray[np.integer], who: npt.NDArray[np.integer], n: int) -> npt.NDArray[np.bool_]:
+def is_shared(codes: npt.NDArray[np.integer], who: npt.NDArray[np.integer], n: int) -> BoolArray:
     """Return whether two persons or more have each of n values, given the value and the person of every row."""
     somebody = np.zeros(n, dtype=who.dtype)
     somebody[codes] = who
     return np.bincount(codes, who != somebody[codes], minlength=n) > 0
 
 
-def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray, npt.NDArray[np.bool_]]:
+def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray, BoolArray]:
     """Return the first places and rows of the ranges, low, high and rows so far of stretches, and which are drawn."""
     order = np.lexsort([who, places])
     places, who = places[order], who[order]

@@ -659,9 +659,7 @@ def _planned(
     return plan, plan.n_cells
 
 
-def _too_small(
-    release: Release, names: Sequence[Hashable], n: IntArray, matched: npt.ArrayLike | None, lowest: float | None
-) -> str:
+def _too_small(release: Release, names: Sequence[Hashable], n: IntArray, matched: Any, lowest: float | None) -> str:
     """Return which group is too small for two cells, of n persons each, and the remedy."""
     cut_at = np.asarray(n if matched is None else matched)
     small, several = int(cut_at.argmin()), matched is not None

@@ -291,11 +291,11 @@ class RowLaw:
                 value = places[name]
             else:
                 value = levels[name].codes(columns[name]) if name in levels else floats(columns[name]).round(6)
-            if value.dtype.kind == "f":
-                bits = np.where(np.isnan(value), np.nan, value + 0.0).view(np.uint64)  # −0 and −NaN are 0 and NaN
-            else:
-                bits = value.astype(np.int64).view(np.uint64)
-            mixed = (mixed ^ bits) * factor
+            # −0 and −NaN are 0 and NaN.
+            value = (
+                np.where(np.isnan(value), np.nan, value + 0.0) if value.dtype.kind == "f" else value.astype(np.int64)
+            )
+            mixed = (mixed ^ value.view(np.uint64)) * factor
             mixed ^= mixed >> np.uint64(29)
             if place == len(names) or (names[place] in self.labels and name not in self.labels):
                 yield mixed.copy()
