@@ -101,3 +101,10 @@ def test_rules_name_columns_as_they_are_and_do_not_overflow():
 def test_a_column_of_nothing_but_own_values_is_refused():
     with pytest.raises(DataError, match="'x' has a different value for every person"):
         RowLaw.fit(pd.DataFrame({"x": [1.5, 2.25, 3.125], "c": [1, 1, 1]}), [0, 0, 0], 1)
+
+
+def test_sparse_columns_are_read_and_names_of_two_kinds_refused():
+    frame = pd.DataFrame({"x": CODE, "z": pd.arrays.SparseArray(WHICH), "sex": np.arange(N) % 2})
+    assert set(Release(target=0.4).fit_transform(Table(frame, sensitive="sex"))["z"]) == set(range(4))
+    with pytest.raises(DataError, match="The name of column 7 is no text"):
+        Release(target=0.4).fit(Table(frame.rename(columns={"z": 7}), sensitive="sex"))
