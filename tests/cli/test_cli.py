@@ -84,8 +84,7 @@ def test_describe(run, tmp_path):
     frame = pd.DataFrame({"age": [31, 45, 27, 60, 33, 52], "[bold]town[/bold]": list("uubbub"),
                           "repaid": [1, 0, 1, 1, 0, 0], "sex": list("fmmffm")})  # fmt: skip
     frame.to_csv(tmp_path / "loans.csv", index=False)
-    code, out, _ = run("describe", tmp_path / "loans.csv", "--sensitive", "sex", "--label", "repaid")
-    assert code == 0
+    out = run("describe", tmp_path / "loans.csv", "--sensitive", "sex", "--label", "repaid", ends=0)[1]
     assert "6 rows, 2 features (1 discrete, 1 categorical)" in out
     assert "[bold]town[/bold]" in out  # a column's name is text, never markup
 
@@ -104,8 +103,7 @@ def test_bad_input_is_one_line_and_exit_code_two(run, tmp_path, words, message):
     people(300).to_csv(tmp_path / "people.csv", index=False)
     roles = ["--sensitive", "region", "--id", "person"] if "--sensitive" not in words else ["--id", "person"]
     roles += ["--label", "rating"] if "--label" not in words else []
-    code, out, err = run("share", tmp_path / "people.csv", *roles, *words, "-o", tmp_path / "out")
-    assert code == 2
+    _, out, err = run("share", tmp_path / "people.csv", *roles, *words, "-o", tmp_path / "out", ends=2)
     said = err.splitlines()[-1]  # after the stages of the work
     assert said.startswith("fairflows: ")
     assert message in said
@@ -127,9 +125,9 @@ def test_a_mixed_table_with_three_groups_and_three_labels(run, tmp_path):
     assert set(shared["rating"]) <= set(raw["rating"])
 
     people(500, seed=1).to_csv(tmp_path / "tomorrow.csv", index=False)
-    assert run("encode", out, tmp_path / "tomorrow.csv", "-o", tmp_path / "shared.csv")[0] == 0
+    run("encode", out, tmp_path / "tomorrow.csv", "-o", tmp_path / "shared.csv", ends=0)
     assert len(pd.read_csv(tmp_path / "shared.csv")) == 500
-    assert run("verify", out, tmp_path / "people.csv")[0] == 0
+    run("verify", out, tmp_path / "people.csv", ends=0)
 
 
 def test_certificates_of_other_rows_are_made_written_and_verified(run, fitted, tmp_path):
@@ -142,14 +140,12 @@ def test_certificates_of_other_rows_are_made_written_and_verified(run, fitted, t
     assert certificate["target"] == 0.2
     assert run("certify", tmp_path / "out", fitted / "new.csv")[0] == 0, "that of share is the default"
     given = ["--certificate", file]
-    assert run("verify", tmp_path / "out", fitted / "new.csv", *given)[0] == 0
+    run("verify", tmp_path / "out", fitted / "new.csv", *given, ends=0)
     certificate["statements"][0]["distance"] = 0.001
     file.write_text(json.dumps(certificate))
-    code, out, _ = run("verify", tmp_path / "out", fitted / "new.csv", *given)
-    assert code == 1
+    out = run("verify", tmp_path / "out", fitted / "new.csv", *given, ends=1)[1]
     assert "The seal is broken" in out
-    code, _, err = run("certify", tmp_path / "out", fitted / "loans.csv")
-    assert code == 2
+    err = run("certify", tmp_path / "out", fitted / "loans.csv", ends=2)[2]
     assert "fitted to, or chosen by" in err
 
 
@@ -164,8 +160,7 @@ def test_experiments_are_listed_and_run(run, tmp_path, monkeypatch):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, path, **settings: path.touch())
     listed = run("reproduce")[1]
     assert all(name in listed for name in ("figure-1", "table-1", "certificates"))
-    code, out, err = run("reproduce", "figure-2", "certificates", "--quick", "-o", tmp_path)
-    assert code == 0
+    _, out, err = run("reproduce", "figure-2", "certificates", "--quick", "-o", tmp_path, ends=0)
     assert "certificates, 2 of 2" in err
     assert out.index("figure-2: Four Gaussian blobs") < out.index("certificates: Bounds")
     assert err.count(": done") == 2
@@ -186,12 +181,11 @@ def test_all_experiments_run_in_order_and_say_which_were_skipped(run, tmp_path, 
         return lambda setting: experiments.Outcome(pd.DataFrame({"seeds": [setting.seeds]}), "no rows")
 
     monkeypatch.setattr(experiments, "function_of", instant)
-    code, out, _ = run("reproduce", "--all", "--quick", "--seeds", "3", "-o", tmp_path)
-    assert code == 0
+    out = run("reproduce", "--all", "--quick", "--seeds", "3", "-o", tmp_path, ends=0)[1]
     assert asked == experiments.list_experiments()["id"].tolist()
     assert json.loads((tmp_path / "transfer.json").read_text())["table"] == [{"seeds": 3}]
     assert "skipped: put lawschs1_1.dta" in out
-    assert run("reproduce", "recourse", "-o", tmp_path)[0] == 1
+    run("reproduce", "recourse", "-o", tmp_path, ends=1)
 
 
 def share_until_killed(words: list[str]) -> None:
@@ -267,6 +261,5 @@ def test_rules_are_proposed_kept_and_refused(run, tmp_path):
     files = [tmp_path / "out" / name for name in ("report.html", "report.json", "report-public.html")]
     for text in (printed, *(file.read_text() for file in files)):
         assert re.search(r"[1-9]\d+ rows of 600 broke a rule and were drawn again", text)
-    code, _, err = run("share", *words, "--target", "0.5", "--rule", "end < start", "-o", tmp_path / "other")
-    assert code == 2
+    err = run("share", *words, "--target", "0.5", "--rule", "end < start", "-o", tmp_path / "other", ends=2)[2]
     assert "rows break it" in err

@@ -61,7 +61,7 @@ def test_without_the_attribute_at_encoding(run, folder, tmp_path):
     words = [*ROLES, "--target", "0.5", "--method", "cells-without-attribute", "--output", "cell", "--quick"]
     run("share", many, *words, "-o", out, ends=0)
     pd.read_csv(folder / "new.csv").drop(columns="sex").to_csv(tmp_path / "no-sex.csv", index=False)
-    assert run("encode", out, tmp_path / "no-sex.csv", "-o", tmp_path / "cells.csv")[0] == 0
+    run("encode", out, tmp_path / "no-sex.csv", "-o", tmp_path / "cells.csv", ends=0)
     assert list(pd.read_csv(tmp_path / "cells.csv")) == ["cell"]
     assert json.loads((out / "certificate.json").read_text())["status"] == "CERTIFIED"
 
@@ -106,7 +106,7 @@ def test_names_of_persons_are_text_in_every_file(run, tmp_path):
     later.to_csv(tmp_path / "later.csv", index=False)
     words = [*ROLES, "--output", "cell", "--target", "0.4", "--quick"]
     run("share", tmp_path / "loans.csv", *words, "-o", tmp_path / "out", ends=0)
-    assert run("encode", tmp_path / "out", tmp_path / "later.csv", "-o", tmp_path / "cells.csv")[0] == 0
+    run("encode", tmp_path / "out", tmp_path / "later.csv", "-o", tmp_path / "cells.csv", ends=0)
     cells = pd.read_csv(tmp_path / "cells.csv")["cell"]
     assert cells.nunique() > 0.8 * cells.max(), "both folds, each with its own cells"
 
@@ -138,7 +138,7 @@ def test_a_person_with_more_rows_than_all_others_is_refused_early_and_by_number(
 def test_columns_that_follow_from_others_are_computed_unless_all_are_to_be_drawn(run, tmp_path):
     loans(600, 3).eval("twice = age * 2").to_csv(tmp_path / "loans.csv", index=False)
     for option in ("--derive", "--no-derive"):
-        assert run("share", tmp_path / "loans.csv", *ROLES, option, "--quick", "-o", tmp_path / option)[0] == 0
+        run("share", tmp_path / "loans.csv", *ROLES, option, "--quick", "-o", tmp_path / option, ends=0)
         shared = pd.read_csv(tmp_path / option / "shared.csv")
         assert (shared["twice"] == 2 * shared["age"]).all() == (option == "--derive")
 
