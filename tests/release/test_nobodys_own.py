@@ -15,18 +15,13 @@ ZERO = RNG.random(N) < 0.15
 MOMENT = pd.Timestamp("2024-01-01") + pd.to_timedelta(RNG.integers(0, 300, N), unit="s")
 NARROW = RNG.integers(0, 60, N) + np.where(np.arange(N) % 67 == 0, 0.4, 0.0)  # 1.5 % are off the grid
 LETTER = RNG.choice(list("abcdef"), N)
+OVER, UNDER = np.where(ZERO, 0, CODE), np.where(ZERO, 0, CODE[::-1] % 29 + 1)
 with np.errstate(invalid="ignore"):
-    RATIO = np.where(ZERO, 0, CODE) / np.where(ZERO, 0, WHICH + 1)  # NumPy's 0/0 has a sign
+    RATIO = OVER / UNDER  # NumPy's 0/0 has a sign
 TABLES = {
     "a feature that follows from the label": {"x": CODE, "passed": np.isin(LETTER, list("abc")), "y": LETTER},
     "the label among flags": {"x": CODE, "f": WHICH == 0, "g": WHICH == 1, "y": WHICH == 2},
-    "0/0": {
-        "a": np.where(ZERO, 0, CODE),
-        "b": np.where(ZERO, 0, WHICH + 1),
-        "q": RATIO,
-        "c": CODE[::-1],
-        "y": CODE % 2,
-    },
+    "0/0": {"a": OVER, "b": UNDER, "q": RATIO, "c": np.roll(CODE, 7), "y": CODE % 2},
     "declared moments": {"x": CODE, "t": MOMENT, "y": CODE % 2},
     "rounded values": {"x": NARROW, "c": WHICH, "y": CODE % 2},
     "the largest beside one that is rounded to it": {"x": np.r_[101.0, 100.6, CODE[2:] % 90], "y": CODE % 2},
