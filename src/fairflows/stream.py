@@ -351,7 +351,6 @@ def encode_file(
     keep_order: bool = False,
     text_format: TextFormat | None = None,
     time_formats: Mapping[str, str] | None = None,
-    progress: bool = False,
     found: Found | None = None,
     **settings: Any,
 ) -> int:
@@ -359,7 +358,7 @@ def encode_file(
 
     Rows are written in a random order, every order being equally likely, unless `keep_order` is set. Only the encoded
     columns are written, and those that `keep` names: a certificate is about the encoded columns alone. The target
-    appears when it is complete.
+    appears when it is complete. ``with fairflows.display.stages():`` around it shows a progress bar.
 
     Parameters
     ----------
@@ -374,8 +373,6 @@ def encode_file(
         How the source is written, if it is a CSV file whose header does not show it.
     time_formats : dict, default=None
         How a CSV file is to write times, by column.
-    progress : bool, default=False
-        Show a progress bar.
     found : Found, default=None
         Filled with the findings about the rows, such as the counts of their cells.
     **settings
@@ -399,7 +396,7 @@ def encode_file(
 
     def counted() -> Iterator[pa.Table]:
         done = 0
-        with progress_bar("encoding", enabled=progress) as show:
+        with progress_bar("encoding") as show:
             for table, of_batch in in_order(encoded, batches):
                 found.add(of_batch)
                 done += table.num_rows

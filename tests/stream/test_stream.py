@@ -209,7 +209,7 @@ def encode_and_die(model, source, target):
             os.kill(os.getpid(), signal.SIGKILL)
 
     stream.BATCH_ROWS = 100  # in this process
-    stream.progress_bar = lambda verb, enabled: nullcontext(in_the_middle)
+    stream.progress_bar = lambda verb: nullcontext(in_the_middle)
     encode_file(load(model), source, target, sensitive="sex", identifier="person")
 
 

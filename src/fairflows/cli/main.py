@@ -262,7 +262,7 @@ def encode(
         if Path(out).resolve().parent == folder.resolve():
             raise DataError(f"{out}: the folder holds the result of `fairflows share`; write to another one.")
         formats: dict[str, Any] = {"text_format": reading.text_format, "time_formats": run.time_formats}
-        with stages():  # for its bar
+        with stages():
             n_rows = encode_file(model, source, out, keep=keep or (), **formats, **run.roles)
         certificate = folder / "certificate.json"
         if certificate.is_file() and not keep:  # such columns are not covered

@@ -62,9 +62,9 @@ class NumberRanges:
         grid = grid_of_most(known) if len(known) else None
         if not len(known) or (grid is None and known.dtype.kind != "f"):
             return None
-        # Values that are rounded hide nobody's own: the value that they are rounded to is not theirs.
-        is_own = np.ones(len(known), dtype=bool) if grid is None else grid.index(known)[1]
-        found = _ranges(_places(known, grid)[is_own], who[is_known][is_own])
+        places, is_exact = _places(known, grid)
+        # A value that is rounded does not count: the value that it is rounded to may be another person's alone.
+        found = _ranges(places[is_exact], who[is_known][is_exact])
         return cls(grid, column.dtype, not is_known.all(), *found)
 
     def __len__(self) -> int:
@@ -79,14 +79,13 @@ class NumberRanges:
         """Return the place of each value."""
         is_known = column.notna().to_numpy()
         places = np.full(len(column), self.missing_place, dtype=self.low.dtype)
-        places[is_known] = _places(numbers(column[is_known]), self.grid)
+        places[is_known] = _places(numbers(column[is_known]), self.grid)[0]
         return places
 
     def is_rounded(self, column: pd.Series) -> BoolArray:
         """Return which values are not on the grid of the column."""
-        is_rounded, is_known = np.zeros(len(column), dtype=bool), column.notna().to_numpy()
-        if self.grid is not None:
-            is_rounded[is_known] = ~self.grid.index(numbers(column[is_known]))[1]
+        is_rounded = column.notna().to_numpy(copy=True)
+        is_rounded[is_rounded] = ~_places(numbers(column[is_rounded]), self.grid)[1]
         return is_rounded
 
     def codes(self, column: pd.Series) -> IntArray:
@@ -223,8 +222,9 @@ def _finest_grid(known: np.ndarray, decimals: int = 0) -> Grid | None:
     return Grid(low, 1, decimals, high - low + 1) if is_held else None
 
 
-def _places(known: np.ndarray, grid: Grid | None) -> Places:
-    return known.astype(np.float64) if grid is None else grid.index(known)[0]
+def _places(known: np.ndarray, grid: Grid | None) -> tuple[Places, BoolArray]:
+    """Return the place of each value, and which values are not rounded."""
+    return (known.astype(np.float64), np.ones(len(known), dtype=bool)) if grid is None else grid.index(known)
 
 
 @cache

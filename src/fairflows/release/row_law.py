@@ -292,9 +292,8 @@ class RowLaw:
             else:
                 value = levels[name].codes(columns[name]) if name in levels else floats(columns[name]).round(6)
             # −0 and −NaN are 0 and NaN.
-            value = (
-                np.where(np.isnan(value), np.nan, value + 0.0) if value.dtype.kind == "f" else value.astype(np.int64)
-            )
+            is_real = value.dtype.kind == "f"
+            value = np.where(np.isnan(value), np.nan, value + 0.0) if is_real else value.astype(np.int64)
             mixed = (mixed ^ value.view(np.uint64)) * factor
             mixed ^= mixed >> np.uint64(29)
             if place == len(names) or (names[place] in self.labels and name not in self.labels):
