@@ -23,7 +23,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.encoder.base import Encoder, fitted_encoder, label_values
+from fairflows.encoder.base import Encoder, fitted_model, label_values
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError
@@ -375,7 +375,7 @@ def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role 
     >>> list(pairs.to_frame())
     ['group', 'x1', 'x2', 'match x1', 'match x2', 'log p(x)', 'log p(match)']
     """
-    encoder = fitted_encoder(encoder)
+    fitted_model(encoder)
     rows, law = encoder.read(X, sensitive_features), encoder.latent_law()
     index, names = rows.X.index, encoder.groups_
     rows = replace(rows, persons=rows.persons.named_or_numbered())

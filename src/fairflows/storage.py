@@ -63,7 +63,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.encoder.cell_programme": "BinnedScores ScoreBins",
     "fairflows.encoder.base": "EncodedColumns",
     "fairflows.encoder.scores": "Score LevelNumbers OrderedColumn ThresholdTrees",
-    "fairflows.release.release": "Release FoldModel ReleasedTable",
+    "fairflows.release.release": "Release ReleasedTable",
     "fairflows.bounds.planning": "CellPlan",
     "fairflows.release.row_law": "RowLaw",
     "fairflows.release.column_tree": "ColumnTree",

@@ -30,13 +30,12 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-from fairflows.codec import Reason, warn_of_outside
 from fairflows.display import progress_bar
-from fairflows.encoder.base import MORE_ROWS, Encoder, fitted_encoder
+from fairflows.encoder.base import MORE_ROWS, Model, fitted_model
 from fairflows.exceptions import DataError, check_choice, warn_user
-from fairflows.release.release import Release
 from fairflows.table import columns as kinds
 from fairflows.table.columns import Schema, check_known
+from fairflows.table.domain import Reason, warn_of_outside
 from fairflows.table.folders import check_file, new_file, new_folder, side_folder
 from fairflows.table.frames import NULLABLE, as_arrow, check_names, from_arrow
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
@@ -58,7 +57,7 @@ _TYPES = {
 }
 
 
-def encode_batch(model: Encoder, batch: Batch, *, key: bytes | None = None, **settings: Any) -> Batch:
+def encode_batch(model: Model, batch: Batch, *, key: bytes | None = None, **settings: Any) -> Batch:
     """Encode an Arrow record batch or table. The result depends on the batch alone.
 
     Each row becomes the same as in `encode_file`, in the order of the batch. Rows without a group or a label are
@@ -179,7 +178,7 @@ class BatchEncoder:
 
     def __init__(
         self,
-        model: Encoder,
+        model: Model,
         *,
         sensitive: str | Sequence[str] | None = None,
         grouping: Grouping | None = None,
@@ -193,7 +192,7 @@ class BatchEncoder:
         check_choice("precision", precision, get_args(Precision))
         check_choice("missing_group", missing_group, get_args(MissingGroup))
         check_choice("missing_label", missing_label, get_args(MissingLabel))
-        encoder = self._encoder = fitted_encoder(model)
+        encoder = self._encoder = fitted_model(model)
         self._grouping = grouping
         self._missing_group, self._missing_label = missing_group, missing_label
         self._features = list(map(str, encoder.schema_.kinds))
@@ -249,12 +248,12 @@ class BatchEncoder:
         features = frame[self._features]  # which are checked as they are read
         encoder = self._encoder
         rows = encoder.read(features, attribute, persons)
-        if isinstance(encoder, Release):
+        if encoder.released_table is None:
+            encoded = encoder.encode(rows)
+        else:
             cells, shape = encoder.cells(rows), (len(encoder.groups_), encoder.n_cells_)
             found.counts = np.bincount(rows.group * shape[1] + cells, minlength=shape[0] * shape[1]).reshape(shape)
             encoded = encoder.draw(cells)
-        else:
-            encoded = encoder.encode(rows)
         found.outside = rows.outside.counts()
         if persons is not None and persons.names is not None:
             found.persons = [keyed_hashes(persons.names, b"", "rows of a person")[persons.codes]]
@@ -273,7 +272,7 @@ class BatchEncoder:
 
 
 def table_schema(
-    encoder: Encoder, sensitive: Sequence[str], labels: Sequence[str] = (), grouping: Grouping | None = None
+    encoder: Model, sensitive: Sequence[str], labels: Sequence[str] = (), grouping: Grouping | None = None
 ) -> Schema:
     """Return the content that the columns of a file must have to be read as rows of the encoder.
 
@@ -284,7 +283,7 @@ def table_schema(
 
 
 def _role_values(
-    encoder: Encoder, sensitive: Sequence[str], labels: Sequence[str] = ()
+    encoder: Model, sensitive: Sequence[str], labels: Sequence[str] = ()
 ) -> dict[str, Sequence[Hashable] | np.ndarray]:
     """Return the values of the sensitive column, where it is a single one, and of the first label."""
     values: dict[str, Sequence[Hashable] | np.ndarray] = {}
@@ -293,7 +292,7 @@ def _role_values(
     return values if not labels or encoder.classes_ is None else {**values, labels[0]: encoder.classes_}
 
 
-def sensitive_columns(encoder: Encoder, given: str | Sequence[str] | None) -> list[str]:
+def sensitive_columns(encoder: Model, given: str | Sequence[str] | None) -> list[str]:
     """Return the columns of the sensitive attribute, as given or as the encoder was told."""
     names = given if given is not None else encoder.sensitive
     if names is None:
@@ -322,7 +321,7 @@ def plain_type(given: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_null(given) or pa.types.is_large_string(given) else given
 
 
-def _types(encoder: Encoder, single: bool) -> pa.Schema:
+def _types(encoder: Model, single: bool) -> pa.Schema:
     """Return the Arrow types of encoded columns; of columns of objects, by the values that they held at the fit."""
     held = {str(name): kind for name, kind in encoder.output_.schema.kinds.items()}
     fields = []
@@ -344,7 +343,7 @@ Result = TypeVar("Result")
 
 
 def encode_file(
-    model: Encoder,
+    model: Model,
     source: str | Path,
     target: str | Path,
     *,
@@ -416,7 +415,7 @@ def encode_file(
 
 
 def decode_file(
-    model: Encoder,
+    model: Model,
     source: str | Path,
     target: str | Path,
     *,
@@ -442,8 +441,8 @@ def decode_file(
         The number of decoded rows.
     """
     check_file(Path(target), Path(source))
-    encoder = fitted_encoder(model)
-    if encoder.traits.cells:
+    encoder = fitted_model(model).inner_encoder
+    if model.traits.n_cells:
         raise DataError("A release of cells cannot be decoded: the cell is all that is left of a row.")
     names = [str(name) for name in encoder.get_feature_names_out()]
     sensitive = sensitive_columns(encoder, sensitive)
@@ -465,7 +464,7 @@ def decode_file(
         return write_table(_of_one_schema(tables), side, Path(target))
 
 
-def encode_folder(model: Encoder, source: str | Path, target: str | Path, **settings: Any) -> int:
+def encode_folder(model: Model, source: str | Path, target: str | Path, **settings: Any) -> int:
     """Encode a folder of Parquet files on a Ray cluster, with Ray Data's own reading, shuffling and writing.
 
     The secret key travels to the workers and lies in Ray's object store until the job ends. The ledger stays here.

@@ -22,13 +22,12 @@ from fairflows.certificate.certify import Counted, certify
 from fairflows.certificate.check import difference_from_counts, file_sha256
 from fairflows.certificate.looks import open_looks
 from fairflows.display import html_card, say
-from fairflows.encoder.base import Encoder, in_single_precision, read_again
+from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_cells import FairCells
-from fairflows.encoder.fair_flow import FairFlow
-from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
 from fairflows.exports import EXPORTED, export_files
+from fairflows.release.fitted_cells import held_out_parts
 from fairflows.release.release import Release
 from fairflows.report import words
 from fairflows.report.page import Report, report_contents
@@ -38,19 +37,17 @@ from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_document, stated_fields
-from fairflows.table.persons import RowsSeen, check_most_rows
+from fairflows.table.persons import RowsSeen
 from fairflows.table.prospects import check_groups
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
-from fairflows.tradeoff import check_target, frontier, with_cells
+from fairflows.tradeoff import check_target
 from fairflows.worth import Apart, Usefulness, fitted_apart
 from fairflows.worth import usefulness as measure
 
-Method = Literal["tree", "cells", "cells-without-attribute", "flow", "matching"]
-Output = Literal["row", "cell", "latent"]
+Method = Literal["tree", "cells", "cells-without-attribute"]
+Output = Literal["row", "cell"]
 
-CELLS_FOR_A_LABEL = 8
-STRENGTHS = (0.0, 0.1, 0.5, 0.9, 0.99)  # γ of the paper's encoders that are tried
 N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
 _STATE_MOST_ROWS = "State the most rows that a person may have (most_rows=...)."
 _FEW_DRAWS = 100_000  # behind a bound that decides nothing, where cells are released
@@ -224,8 +221,6 @@ class _Job:
         check_choice("output", self.output, get_args(Output))
         if not 0 < self.delta < 1:
             raise DataError(f"delta must be in (0, 1); got {self.delta!r}.")
-        if self.output == "latent" and self.method not in ("flow", "matching"):
-            raise DataError(f"method must be 'flow' or 'matching' for output='latent'; got {self.method!r}.")
         if self.spend and self.method != "tree":
             raise DataError(f"method must be 'tree' to spend a part of the target; got {self.method!r}.")
         if self.method.startswith("cells") and self.table.y is None:
@@ -235,13 +230,13 @@ class _Job:
         """Fit the model that the method asks for."""
         if self.method == "tree":
             return self._fit_trees()
-        return self._fit_cells() if self.method.startswith("cells") else self._choose_from_frontier()
+        return self._fit_cells()
 
     def _fit_trees(self) -> _Fitted:
-        """Fit two trees to everybody, and for the measurements a second pair to four fifths."""
+        """Fit a tree to everybody, and for the measurements another one to four fifths."""
         table = self.table
-        say("fitting two trees, with every person in one of them")
-        model = self._release(FairTree(**self._common()), n_cells="auto", spend=self.spend, target=self.target)
+        say("fitting a tree")
+        model = self._release(FairTree(**self._common()), spend=self.spend, target=self.target)
         rows = to_pandas(model.fit_transform(table))
         target = self.target or (TARGETS[0] if model.plan_ is None else model.plan_.target)
         split = f"{len(table):,} rows, all of them released."
@@ -267,21 +262,18 @@ class _Job:
         """Fit two models for the label, each for the persons that it was not fitted to. All persons certify."""
         table, target = self.table, self.target or TARGETS[0]
         check_target(target, table, self.delta)
-        say("fitting two models, each to half of the persons")
+        say("fitting the cells for the label")
         attribute: Literal["training", "encoding"] = "encoding" if self.method == "cells" else "training"
-        planned: dict[str, Any] = {"n_certify": max(2, table.persons.n // 2), "target": target, "delta": self.delta}
-        encoder = FairCells(CELLS_FOR_A_LABEL, attribute=attribute, **planned, **self._common())
+        encoder = FairCells(attribute=attribute, **self._common())
         model = self._release(encoder, target=target)
         rows = to_pandas(model.fit_transform(table))
-        if model.most_rows_ is not None:
-            check_most_rows(table.persons.rows_each(), model.most_rows_, _STATE_MOST_ROWS)
-        parts = table.persons.split(CERTIFYING, random_state=self.random_state)
-        learn, judge = (table.take(part) for part in parts)
+        learn, judge = held_out_parts(table, self.random_state)
         split = (
-            f"{len(table):,} rows. Two models are fitted, each to half of the persons, and each person is encoded by "
-            "the model that was not fitted to them. All persons certify."
+            f"{len(table):,} rows. The model is fitted to {len(learn):,} of them, and the persons of the others are "
+            "counted for the bound on persons to come. All rows are released."
         )
-        apart = None if self.quick else Apart(model, learn, judge, (rows.iloc[parts[0]], rows.iloc[parts[1]]))
+        parts = table.take(learn), table.take(judge)
+        apart = None if self.quick else Apart(model, *parts, (rows.iloc[learn], rows.iloc[judge]))
         return _Fitted(model, rows, table, target, apart, split)
 
     def _release(self, encoder: Encoder, **settings: Any) -> Release:
@@ -298,49 +290,10 @@ class _Job:
             **settings,
         )
 
-    def _choose_from_frontier(self) -> _Fitted:
-        """Train the paper's encoders of several strengths, and choose by the target on validation persons."""
-        table = self.table
-        train, validation, certifying = table.split(CERTIFYING, VALIDATION, self.random_state)
-        most_rows = self.most_rows or int(train.persons.rows_each().max())
-        check_most_rows(table.persons.rows_each(), most_rows, _STATE_MOST_ROWS)
-        target = self.target or TARGETS[0]
-        check_target(target, None if self.output == "latent" else certifying, self.delta)
-        say("training encoders of several strengths")
-        settings = {**self._common(), "kinds": train.kinds}
-        encoder = FairFlow(**settings) if self.method == "flow" else FairMatching(**settings)
-        strengths = STRENGTHS[1::2] if self.quick else STRENGTHS
-        front = frontier(encoder, train, strengths=strengths, seeds=[self.random_state], validation=validation)
-        say("choosing on validation persons")
-        if self.output != "latent":
-            front = with_cells(front, train, validation, certifying, delta=self.delta, most_rows=most_rows)
-        place = front.best_for(target)
-        model = front.encoders[place]
-        if self.output == "row":
-            model = self._with_whole_rows(cast(Release, model), train)
-        split = (
-            f"{len(train):,} rows to train on, {len(validation):,} to choose by, {len(certifying):,} to certify on; no "
-            "person is in two parts. The certificate covers the last part, and persons from the same population who "
-            "come later. Rows of the other parts are not covered."
-        )
-        rows = model.encode(model.read(table))
-        if self.output == "latent":
-            rows = in_single_precision(rows)
-        apart = None if self.quick else Apart(model, train, certifying, None)
-        return _Fitted(model, rows, certifying, target, apart, split)
-
     def _common(self) -> dict[str, Any]:
-        """Return the settings that all encoders have."""
+        """Return the settings that both encoders have."""
         identifier = self.table.identifier
-        return {"identifier": None if identifier is None else str(identifier.name), "random_state": self.random_state}
-
-    def _with_whole_rows(self, release: Release, train: Table) -> Release:
-        """Return a release with the same cells that draws whole rows."""
-        encoder = release.models_[0].encoder
-        Z = encoder.encode(read_again(encoder, train, "fit"))
-        settings = release.get_params(deep=False) | {"encoder": None, "output": "row", "rules": self.rules}
-        settings |= {"derive": self.derive, "with_score": self.score}
-        return Release(**settings).fit_around(encoder, encoder.read(train), Z, train)
+        return {"identifier": None if identifier is None else str(identifier.name)}
 
 
 def refuse_a_release_that_tells_more(before: Audit, after: Audit, certificate: Certificate) -> None:

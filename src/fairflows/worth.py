@@ -17,10 +17,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.metrics import roc_auc_score
 
 from fairflows.attack.risks import Risk, measure_risks
+from fairflows.bounds.spending import best_rates
 from fairflows.codec import one_hot
-from fairflows.encoder.base import Encoder, encode_again, fitted_encoder
-from fairflows.encoder.fair_tree import FairTree, best_rates
-from fairflows.encoder.rows import Label
+from fairflows.encoder.base import Encoder, encode_again, fitted_model
+from fairflows.encoder.label import Label
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.release import Release
 from fairflows.table.columns import floats, has_order, is_time, places_in
@@ -229,7 +229,7 @@ def usefulness(
     """
     if most_rows < 1:
         raise DataError(f"most_rows must be at least 1; got {most_rows!r}.")
-    model = fitted_encoder(getattr(model, "release", model))
+    model = fitted_model(getattr(model, "release", model))
     if others is not None:
         parts = Apart(model, table, others, encoded)
     elif isinstance(model, Release) and model.table_ is not None:
@@ -270,8 +270,8 @@ def fitted_apart(release: Release, table: Table, random_state: int = 0) -> Apart
     places = persons.take(some).split(_JUDGED, random_state=random_state)
     learn, judge = (table.take(some[part]) for part in places)
     twin = clone(release)
-    if isinstance(release.models_[0].encoder, FairTree):
-        twin.set_params(n_cells=release.models_[0].n_cells)
+    if release.traits.separate_thresholds:
+        twin.set_params(n_cells=release.n_cells_)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # of the first release
         return Apart(twin, learn, judge, (to_pandas(twin.fit_transform(learn)), encode_again(twin, judge)))

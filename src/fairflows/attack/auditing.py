@@ -35,8 +35,7 @@ from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
 from fairflows.certificate.certify import checked_released, most_rows_of
-from fairflows.codec import OutsideValues
-from fairflows.encoder.base import Encoder, LatentLaw, encode_again, fitted_encoder
+from fairflows.encoder.base import Encoder, LatentLaw, Model, encode_again, fitted_model
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
@@ -153,7 +152,7 @@ class Audit:
 
 
 def audit(
-    model: Encoder | Representation,
+    model: Model | Representation,
     train: Table,
     test: Table,
     *,
@@ -289,7 +288,7 @@ class AttackedRelease:
     "test"; the first three are of the training persons.
     """
 
-    model: Encoder | None  # None for a representation that was given as such
+    model: Model | None  # None for a representation that was given as such
     groups: list[Hashable]  # the values of the sensitive attribute
     Z: dict[str, pd.DataFrame]  # the released rows
     group: dict[str, IntArray]  # each row's group
@@ -301,7 +300,7 @@ class AttackedRelease:
     @classmethod
     def of(
         cls,
-        model: Encoder | Representation,
+        model: Model | Representation,
         train: Table,
         test: Table,
         encoded: Representation | None = None,
@@ -311,7 +310,7 @@ class AttackedRelease:
         quick: bool = False,
     ) -> AttackedRelease:
         """Split the persons, and encode their rows unless the released rows are given."""
-        encoder = None if isinstance(model, tuple | list) else fitted_encoder(model)
+        encoder = None if isinstance(model, tuple | list) else fitted_model(model)
         shown = model if isinstance(model, tuple | list) else encoded
         given = None if shown is None else _representation(shown, train, test)
         _refuse_shared_persons(train, test)
@@ -332,7 +331,7 @@ class AttackedRelease:
                     f"An audit needs rows of every group; the {part} part, {len(number):,} rows of {len(groups)} "
                     f"groups, has none of {groups[int(sizes.argmin())]!r}. Merge small groups (merge_small=...)."
                 )
-        names = checked_released(released, cells=encoder is not None and bool(encoder.traits.cells))
+        names = checked_released(released, cells=encoder is not None and encoder.traits.n_cells is not None)
         if encoded is not None and "latent" in names:
             raise DataError("encoded must hold cells, or rows made from cells; a latent is attacked through its model.")
         if given is not None:
@@ -351,7 +350,7 @@ class AttackedRelease:
     @property
     def innermost(self) -> Encoder | None:
         """The encoder that turns features into z, inside any release."""
-        return None if self.model is None else self.model.traits.inside or self.model
+        return None if self.model is None else self.model.inner_encoder
 
     def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
         """Yield all adversaries that apply to this release."""
@@ -488,7 +487,7 @@ def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> Nume
 def _as_modelled(law: LatentLaw, rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows as an encoder's density sees them, in which numbers may be bins."""
     model = law.model if isinstance(law, ExactLaw) else None
-    return rows if model is None else model.codec.decode(model.codec.encode(rows, OutsideValues(len(rows))))
+    return rows if model is None else model.codec.decode(model.codec.encode(rows))
 
 
 def _label(table: Table) -> npt.NDArray[np.object_]:

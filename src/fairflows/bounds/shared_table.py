@@ -123,22 +123,6 @@ def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike |
     return mean, min(1.0, mean + factor * math.sqrt(share / (1 - share)) * pair_spread(n))
 
 
-def most_cells_known_half(n_persons: ArrayLike, target: float) -> int:
-    r"""Return the largest number of matched cells whose 95 % point of Δ(½) is within a target.
-
-    .. math:: \max\{k : (0.399 \sqrt{k - 1} + 0.5) \sqrt{1/n_0 + 1/n_1} \le target\}
-
-    Of several groups of persons the two smallest count.
-
-    Examples
-    --------
-    >>> most_cells_known_half([3333, 1667], 0.1)
-    51
-    """
-    room = target / pair_spread(n_persons) - 0.5
-    return 0 if room < 0 else 1 + int((room / 0.399) ** 2)
-
-
 Law = tuple[FloatArray, FloatArray]
 """The values of a discrete law in rising order, and its distribution function at each of them."""
 

@@ -33,9 +33,9 @@ from fairflows.certificate.certificate import (
     table_statement,
 )
 from fairflows.certificate.looks import Look, Looks, open_looks
-from fairflows.encoder.base import Encoder, IntArray, LatentLaw, cells_of, fitted_encoder
+from fairflows.encoder.base import IntArray, LatentLaw, Model, cells_of, fitted_model
 from fairflows.exceptions import DataError, check_count, warn_user
-from fairflows.release.release import Release, ReleasedTable
+from fairflows.release.released_table import ReleasedTable, count_cells
 from fairflows.report.words import ASSUMPTIONS
 from fairflows.storage import model_hash
 from fairflows.table.table import Table
@@ -57,7 +57,7 @@ class ContradictionError(RuntimeError):
 
 
 def certify(
-    model: Encoder,
+    model: Model,
     rows: Table,
     *,
     target: float | None = None,
@@ -135,7 +135,7 @@ def certify(
     """
     if not isinstance(rows, Table):
         raise DataError(f"rows must be a Table, which says which column is sensitive; got {type(rows).__name__}.")
-    model = fitted_encoder(model)
+    model = fitted_model(model)
     case = Case(
         model,
         rows,
@@ -173,7 +173,7 @@ class Case:
 
     def __init__(
         self,
-        model: Encoder,
+        model: Model,
         rows: Table,
         name: str,
         *,
@@ -191,21 +191,17 @@ class Case:
         traits = model.traits
         self.model, self.rows, self.name = model, rows, name
         self.delta, self.target, self.seed, self.most_rows = checked_delta(delta), target, int(seed), int(most_rows)
-        self.released = checked_released(released, cells=bool(traits.cells))
+        self.released = checked_released(released, cells=traits.n_cells is not None)
         self.known_groups = list(model.groups_) or rows.groups
         self.groups = list(map(str, self.known_groups))
-        self.table: ReleasedTable | None = None
-        self.trees: ReleasedTable | None = None
-        self.is_new = False
-        if isinstance(model, Release):
-            is_own = model.is_of(rows)
-            self.trees = model.table_ if traits.cut_apart else None
-            self.table = model.table_ if is_own else self.trees
-            self.is_new = self.trees is not None and not is_own
+        is_own = model.is_of(rows)
+        self.trees: ReleasedTable | None = model.released_table if traits.cut_twice else None
+        self.table: ReleasedTable | None = model.released_table if is_own else self.trees
+        self.is_new = self.trees is not None and not is_own
         self.laws: tuple[Law, ...] = ()
         if "latent" not in self.released and self.trees is None:
             self.laws = ("row", "person") if most_rows > 1 else ("row",)
-        self.latent_law = None if "label" in self.released else (traits.inside or model).latent_law()
+        self.latent_law = None if "label" in self.released else model.latent_law()
         self.n_draws = _checked_draws(n_draws, self.latent_law, len(self.groups), self.seed)
 
     @cached_property
@@ -216,8 +212,10 @@ class Case:
     @cached_property
     def n(self) -> dict[str, int]:
         """Number of rows of each group in the table, or in the sample."""
-        trees = self.trees
-        sizes = self.sample.group_sizes(self.known_groups) if trees is None else trees.counts.sum(axis=(0, 2))
+        if self.table is not None:
+            sizes = (self.table.counts if self.trees is not None else self.table.held_out["row"]).sum(axis=(0, 2))
+        else:
+            sizes = self.sample.group_sizes(self.known_groups)
         return dict(zip(self.groups, sizes.tolist(), strict=True))
 
     @property
@@ -226,7 +224,7 @@ class Case:
         if self.trees is not None:
             n_labels, _, n_cells = self.trees.counts.shape
             return n_cells * (n_labels if "label" in self.released else 1)
-        return sum(part.counts.shape[2] for part in self.counted["row"]) if self.laws else None
+        return self.counted["row"].counts.shape[2] if self.laws else None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -277,16 +275,16 @@ class Case:
         is_one_row_each = np.array_equal(table.persons_behind, table.counts.sum(axis=(0, 2)))
         behind = dict(zip(self.groups, table.persons_behind.tolist(), strict=True))
         yield table_statement(counted.fold(self.groups, 0.0), {} if is_one_row_each else behind)
-        if self.trees is None or not table.blocks or "label" in self.released:  # a label does not follow from a cell
+        if (
+            self.trees is None or table.blocks is None or "label" in self.released
+        ):  # a label does not follow from a cell
             return
-        n_trees, folds = len(table.blocks), []
-        for part in table.blocks:
-            blocks = dict(zip(self.groups, map(tuple, part.tolist()), strict=True))
-            folds.append(FoldBlocks(1 / n_trees, self.delta / n_trees, blocks))
-        yield blocks_statement(tuple(folds))
+        blocks = dict(zip(self.groups, map(tuple, table.blocks.tolist()), strict=True))
+        yield blocks_statement((FoldBlocks(1.0, self.delta, blocks),))
         if self.is_new:
-            counts = [part.sum(axis=0) for part in self._counts(self._new_persons(table))]
-            yield statement_on_new_persons(counts, table.blocks, self.groups)
+            yield statement_on_new_persons(
+                self._counts(self._new_persons(table)).sum(axis=0), table.blocks, self.groups
+            )
 
     def _new_persons(self, table: ReleasedTable) -> Table:
         """Return one row of each person who is not in the table; raise if there are none."""
@@ -302,30 +300,26 @@ class Case:
         _refuse_used_rows(self.model, rows)
         return rows.random_rows(self.seed, self.most_rows)
 
-    def _counts(self, sample: Table) -> list[IntArray]:
-        """Count rows by label, group and cell, for each of the models."""
-        model, sizes = self.model, self.model.traits.cells
-        counts = kept_counts(model, sample)
-        if counts is None:
-            group, shape = sample.group_numbers(self.known_groups), (len(self.groups), sum(sizes))
-            counts = sample.count_cells(group, cells_of(model, sample), shape)
-        return np.split(counts, np.cumsum(sizes)[:-1], axis=2)
+    def _counts(self, sample: Table) -> IntArray:
+        """Count rows by label, group and cell."""
+        group, shape = sample.group_numbers(self.known_groups), (len(self.groups), int(self.model.traits.n_cells or 0))
+        return count_cells(sample, group, cells_of(self.model, sample), shape)
 
     @cached_property
-    def counted(self) -> dict[Law, list[Counted]]:
-        """Independent rows of each law by label, group and cell, for each of the models that share out the persons."""
-        found: dict[Law, list[Counted]] = {}
+    def counted(self) -> dict[Law, Counted]:
+        """Independent rows of each law by label, group and cell."""
+        found: dict[Law, Counted] = {}
         with_label = "label" in self.released
         for law in self.laws:
-            sample = self.sample if law == "row" else self.rows.one_row_per_person(self.seed)
-            if with_label and not sample.labels:
+            labels = self.rows.label_codes()[1]
+            if with_label and not labels:
                 raise DataError("released names the label, but the rows have none: give the table its label.")
-            parts, first = self._counts(sample), 0
-            found[law] = []
-            for part in parts:
-                counted = Counted.of(part, sample.labels, with_label=with_label, share=1 / len(parts), first=first)
-                found[law].append(counted)
-                first += part.shape[2]
+            if self.table is not None:
+                counts = self.table.held_out[law]
+            else:
+                sample = self.sample if law == "row" else self.rows.one_row_per_person(self.seed)
+                counts, labels = self._counts(sample), sample.label_codes()[1]
+            found[law] = Counted.of(counts, labels, with_label=with_label)
         return found
 
     def _counted_statements(self, law: Law, delta: float) -> Iterator[Statement]:
@@ -335,13 +329,11 @@ class Case:
         nothing is stated given labels: the statement would print a number that small, and beside it a label that may be
         one person's own, such as a wage.
         """
-        parts = self.counted[law]
-        each = delta / len(parts)
-        yield from_counts(law, None, tuple(part.fold(self.groups, each) for part in parts))
-        if law == "row" and not any(has_few_persons(part.counts.sum(axis=2)).any() for part in parts):
-            by_label = [part.folds_by_label(self.groups, each) for part in parts]
-            for label in by_label[0]:
-                yield from_counts(law, label, tuple(folds[label] for folds in by_label))
+        counted = self.counted[law]
+        yield from_counts(law, None, (counted.fold(self.groups, delta),))
+        if law == "row" and not has_few_persons(counted.counts.sum(axis=2)).any():
+            for label, fold in counted.folds_by_label(self.groups, delta).items():
+                yield from_counts(law, label, (fold,))
 
 
 @dataclass(frozen=True)
@@ -407,20 +399,20 @@ class Counted:
         return cells_to_merge(self.counts if self.with_label else self.counts.sum(axis=0))
 
 
-def statement_on_new_persons(counts: Sequence[Counts], blocks: Sequence[Counts], groups: Sequence[str]) -> Statement:
-    """Test the law of blocks on new persons: counts and blocks (K, k) of each fold. The folds' smaller p-value counts.
+def statement_on_new_persons(counts: Counts, blocks: Counts, groups: Sequence[str]) -> Statement:
+    """Test the law of blocks on new persons: counts and blocks (K, k).
 
     The counts are not part of the statement, because a cell may have few of these persons.
     """
-    n = sum(part.sum(axis=1) for part in counts)
-    observed = float(np.mean([table_distance(part) if part.sum(axis=1).all() else 0.0 for part in counts]))
+    n = counts.sum(axis=1)
+    observed = float(table_distance(counts)) if n.all() else 0.0
     return Statement(
         about="new persons",
         by="test",
         distance=observed,
         observed=observed,
-        persons=dict(zip(groups, np.asarray(n, dtype=np.float64).tolist(), strict=True)),
-        p_value=min(blocks_p_value(b, part) for b, part in zip(blocks, counts, strict=True)),
+        persons=dict(zip(groups, n.astype(np.float64).tolist(), strict=True)),
+        p_value=blocks_p_value(blocks, counts),
     )
 
 
@@ -462,8 +454,7 @@ def _look(case: Case) -> tuple[int, list[Look]]:
         request = request_of(looks, case)
         look, others = looks.find(rows, case.name, request) if rows.named else (Look(1, case.name, request), [])
         if case.laws:
-            delta, n_models = delta_of_look(case.delta, look.number), len(case.model.traits.cells)
-            check_reachable(case.n, delta, target=case.target, n_models=n_models)
+            check_reachable(case.n, delta_of_look(case.delta, look.number), target=case.target)
         if rows.named:
             looks.record(rows, look)
     return look.number, others
@@ -485,28 +476,18 @@ def _check_attack(audit: Audit, case: Case) -> None:
         raise DataError(f"audit must have attacked the model that is to be certified; it attacked {other}.")
 
 
-def _refuse_used_rows(model: Encoder, rows: Table) -> None:
+def _refuse_used_rows(model: Model, rows: Table) -> None:
     """Refuse persons that the model was fitted to or chosen by: they certify nothing about it."""
     used = model.already_used(rows)
     if used:
         what = "persons" if rows.persons.named else "rows"
-        several = (
-            " Models that share out persons without an identifier certify the whole Table that they were fitted to."
-            if len(model.traits.cells) > 1
-            else ""
-        )
         raise DataError(
             f"The model was fitted to, or chosen by, {used:,} of the {rows.persons.n:,} {what} to certify on. A "
-            f"certificate takes persons that nothing has seen: certify on held-out rows.{several}"
+            f"certificate takes persons that nothing has seen: certify on held-out rows."
         )
 
 
-def kept_counts(model: Encoder, table: Table) -> IntArray | None:
-    """Return the counts by label, group and cell that were kept from the fit, if `table` is the training table."""
-    return model.kept_counts(table) if isinstance(model, Release) else None
-
-
-def most_rows_of(model: Encoder, table: Table, given: int | None = None) -> int:
+def most_rows_of(model: Model, table: Table, given: int | None = None) -> int:
     """Return M, the largest number of rows of a person: as given, or as in training; 1 without names."""
     if not table.persons.named:
         if given is None or given == 1:
@@ -514,7 +495,7 @@ def most_rows_of(model: Encoder, table: Table, given: int | None = None) -> int:
         raise DataError(f"most_rows must be 1 where no identifier says whose rows these are; got {given!r}.")
     if given is not None:
         # By another law of rows, persons with more rows count more often.
-        if isinstance(model, Release) and model.traits.cut_apart and given != (model.most_rows_ or 1):
+        if model.traits.cut_twice and given != (model.most_rows_ or 1):
             raise DataError(
                 f"most_rows must be {model.most_rows_ or 1}, for which the thresholds of the trees were set; got "
                 f"{given!r}. Fit the release anew to state another number."
@@ -576,13 +557,13 @@ def _check_for_contradiction(certificate: Certificate, case: Case, attack: Audit
 def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
     """Return the assumptions that apply, with the facts that their texts name."""
     model, persons, traits = case.model, case.rows.persons, case.model.traits
-    has_names, n_models = persons.named, len(traits.cells) if case.laws else 0
+    has_names, is_counted = persons.named, bool(case.laws)
     what = " and ".join(c.released).replace("cell", "row drawn from the cell" if traits.draws_rows else "cell")
     by_trees = case.trees is not None and c.find("population") is not None
     is_comparable = (
         case.trees is not None
         or model.ledger_.comparable(model.ledger_.read(case.rows.X, persons))
-        or kept_counts(model, case.rows) is not None
+        or case.table is not None
     )
     applies = {
         "released": True,
@@ -591,30 +572,26 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "table": case.table is not None,
         "persons to come": by_trees,
         "one tree": by_trees,
-        "independent": n_models > 0,
-        "which groups": n_models > 0,
-        "fresh persons": n_models == 1,
-        "fixed before": n_models == 1,
-        "folds": n_models > 1,
-        "released once": n_models > 1 and not has_names,
-        "merged": n_models > 0 and any(any(fold.merged.values()) for s in c.statements for fold in s.counts),
-        "one row each": n_models > 0 and not has_names,
+        "independent": is_counted,
+        "which groups": is_counted,
+        "fresh persons": is_counted and case.table is None,
+        "fixed before": is_counted,
+        "merged": is_counted and any(any(fold.merged.values()) for s in c.statements for fold in s.counts),
+        "one row each": is_counted and not has_names,
         "given the label": bool(c.cell_odds_upper),
-        "most rows": c.most_rows > 1 and (n_models > 0 or case.trees is not None),
+        "most rows": c.most_rows > 1 and (is_counted or case.trees is not None),
         "secret key": traits.randomised and has_names,
         "fresh coins": traits.randomised and not has_names,
         "densities": case.latent_law is not None,
         "noise": "latent" in c.released,
         "look": c.look > 1,
-        "looks not counted": n_models > 0 and not has_names,
+        "looks not counted": is_counted and not has_names,
         "errors add up": True,
         "not comparable": not is_comparable,
     }
     facts = {
         "what": f"{what} {'are' if len(c.released) > 1 else 'is'}",
         "kept": "keep their cell" if case.trees is not None and len(case.trees.person) else "are not encoded again",
-        "models": n_models,
-        "dealt": "a keyed hash of their identifier" if has_names else "chance",
         "most": c.most_rows,
         "alike": "has always the same cell" if traits.draws_rows else "is always released alike",
         "look": c.look,

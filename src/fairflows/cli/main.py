@@ -223,7 +223,7 @@ def _at_best(plans: list[CellPlan], default: float | None) -> str:
     for plan in plans:
         to_come = f"persons to come Δ ≤ {plan.population:.3f}" if plan.population else "nothing about persons to come"
         table = f"this table, half of the groups known: Δ ≤ {plan.known_half:.3f}"
-        lines.append(f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.in_all:,} cells; {table}; {to_come}")
+        lines.append(f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.n_cells:,} cells; {table}; {to_come}")
     return "\n".join([*lines, "A guess between two groups is right (1 + Δ)/2 of the time."])
 
 

@@ -21,11 +21,12 @@ from fairflows.encoder.base import (
     Inversion,
     LatentLaw,
     Traits,
+    as_input_type,
     begin_fit,
-    handed_over,
     label_values,
 )
-from fairflows.encoder.rows import FloatArray, Groups, LabelsLike, Rows, RowsLike, TrainingRows, read_latent
+from fairflows.encoder.label import LabelsLike
+from fairflows.encoder.rows import FloatArray, Groups, Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_choice, check_share
 from fairflows.table.frames import Frame, TableLike
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Ledger, Persons
@@ -204,7 +205,7 @@ class FairFlow(Encoder):
             raise DataError(f"criterion {self.criterion!r} speaks of labels; pass y.")
         self.codec_ = Codec(alpha=self.alpha, dequantise=self.dequantise, key=rows.key).fit(rows.X, labels, rows.kinds)
         self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(len(self.codec_.names_)))
-        x, log_det = self.codec_.encode(rows.X, rows.persons.named_or_numbered(), rows.outside)
+        x, log_det = self.codec_.encode(rows.X, rows.persons.named_or_numbered())
         return fit_flows(self, x, log_det, labels, rows, gammas, seeds)
 
     @property
@@ -224,8 +225,8 @@ class FairFlow(Encoder):
         import torch
 
         persons = rows.persons_or_fresh() if self.codec_.is_randomised else rows.persons
-        x = torch.from_numpy(self.codec_.encode(rows.X, persons, rows.outside)[0])
-        z, group = torch.empty_like(x), rows.map_group
+        x = torch.from_numpy(self.codec_.encode(rows.X, persons)[0])
+        z, group = torch.empty_like(x), rows.encoding_group
         with torch.no_grad():
             for a in np.unique(group):
                 for part in torch.from_numpy(np.flatnonzero(group == a)).split(ROWS_PER_CHUNK):
@@ -248,7 +249,7 @@ class FairFlow(Encoder):
         """
         check_is_fitted(self, "ledger_")
         rows = read_latent(self, X, sensitive_features, persons, by_person=False)
-        return handed_over(X, self.decode(rows.X.to_numpy(dtype=np.float64), rows.group))
+        return as_input_type(X, self.decode(rows.X.to_numpy(dtype=np.float64), rows.group))
 
     def decode(self, z: FloatArray, group: Groups) -> pd.DataFrame:
         """Return the rows f_a⁻¹(z) behind points, each of a group."""
@@ -265,7 +266,7 @@ class FairFlow(Encoder):
         """Return log p̂_a of each row that `read` returned, under its own group's density and in table units."""
         import torch
 
-        x, log_det = self.codec_.encode(rows.X, rows.persons, rows.outside)
+        x, log_det = self.codec_.encode(rows.X, rows.persons)
         log_p = np.empty(len(x))
         with torch.no_grad():
             for a in np.unique(rows.group):

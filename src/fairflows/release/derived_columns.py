@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.codec import Levels, to_whole
+from fairflows.codec import to_whole
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.release.number_ranges import grid_of_most, is_shared
 from fairflows.release.rules import BoolArray
 from fairflows.table.columns import floats, from_numbers, has_order, has_zone, is_number, is_time, numbers
+from fairflows.table.domain import Levels
 
 Columns = dict[Hashable, pd.Series]
 Values = dict[Hashable, FloatArray]
@@ -86,7 +87,7 @@ class Lookup:
 
         `who` is the person of each row.
         """
-        keys, values = (Levels.fit(str(part.name), part) for part in (source, column))
+        keys, values = (Levels.of(str(part.name), part)[0] for part in (source, column))
         key, value = keys.codes(source), values.codes(column)
         may_follow = is_shared(value, who, len(values))
         pairs, counts = np.unique(key * len(values) + value, return_counts=True)

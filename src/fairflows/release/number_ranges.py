@@ -11,7 +11,8 @@ import pandas as pd
 
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.encoder.base import FloatArray, IntArray
-from fairflows.table.columns import Dtype, Grid, find_grid, from_numbers, numbers
+from fairflows.table.columns import Dtype, from_numbers, numbers
+from fairflows.table.grid import Grid, find_grid
 
 Places = npt.NDArray[np.number]
 BoolArray = npt.NDArray[np.bool_]

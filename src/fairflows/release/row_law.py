@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
 
-from fairflows.codec import Levels
 from fairflows.display import tracked
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.exceptions import DataError
@@ -20,6 +19,7 @@ from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup,
 from fairflows.release.number_ranges import NumberRanges, Places, is_shared
 from fairflows.release.rules import BoolArray, Rule, check_rules
 from fairflows.table.columns import Dtype, Schema, check_known, floats, has_order, is_number
+from fairflows.table.domain import Levels
 from fairflows.table.persons import Hashes, Secret, keyed_hashes
 
 Part = Levels | NumberRanges
@@ -58,7 +58,7 @@ class RowLaw:
     --------
     >>> X = pd.DataFrame({"age": [20, 21, 22, 60, 61, 62] * 20, "works": [True, True, True, False, False, False] * 20})
     >>> law = RowLaw.fit(X, cells=np.array([0, 0, 0, 1, 1, 1] * 20), n_cells=2)
-    >>> drawn = law.sample(np.array([0, 1]))
+    >>> drawn, _ = law.sample(np.array([0, 1]))
     >>> drawn["works"].tolist(), [str(dtype) for dtype in drawn.dtypes]
     ([True, False], ['int64', 'bool'])
     """
@@ -126,7 +126,7 @@ class RowLaw:
         drawn, computed = find_derived(whole, declared, who, labels) if derive else (dict(whole.items()), [])
         exact = declared | {found.source for found in computed if isinstance(found, Lookup)}
         ranges = {n: NumberRanges.fit(c, who) for n, c in drawn.items() if has_order(c.dtype) and n not in exact}
-        parts: dict[Hashable, Part] = {n: ranges.get(n) or Levels.fit(str(n), c) for n, c in drawn.items()}
+        parts: dict[Hashable, Part] = {n: ranges.get(n) or Levels.of(str(n), c)[0] for n, c in drawn.items()}
         first = {name: place - len(order) for place, name in enumerate(order)}
         parts = dict(sorted(parts.items(), key=lambda item: first.get(item[0], len(item[1]))))
         codes = {name: part.codes(drawn[name]).astype(np.int64) for name, part in parts.items()}
@@ -171,22 +171,21 @@ class RowLaw:
         taken = [_held_by_one(each[of], who[of]) for each, of in zip(hashes, masks[-len(hashes) :], strict=True)]
         return replace(law, taken=np.unique(np.concatenate(taken)))
 
-    def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
-        """Draw a fresh row for each cell: equal cells get different rows, and so does one person who comes twice.
+    def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> tuple[pd.DataFrame, int]:
+        """Draw a fresh row for each cell; return the rows, and for how many of them the first draw broke a rule.
 
-        Without a generator, every call has randomness of the operating system's own. With rules, ``attrs["redrawn"]``
-        is the number of rows whose first draw broke a rule.
+        Equal cells get different rows, and so does one person who comes twice. Without a generator, every call has
+        randomness of the operating system's own.
         """
         cells = np.asarray(cells, dtype=np.int64)
         generator = np.random.default_rng() if generator is None else generator
         starts = range(0, max(len(cells), 1), _ROWS_AT_ONCE)
         drawn = (self._draw_chunk(cells[start : start + _ROWS_AT_ONCE], generator) for start in starts)
         parts = list(tracked(drawn, "drawing rows", len(starts)))
-        rows = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
-        rows.attrs = {name: sum(part.attrs[name] for part in parts) for name in parts[0].attrs}
-        return rows
+        rows = [part for part, _ in parts]
+        return pd.concat(rows, ignore_index=True) if len(rows) > 1 else rows[0], sum(redrawn for _, redrawn in parts)
 
-    def _draw_chunk(self, cells: IntArray, generator: np.random.Generator) -> pd.DataFrame:
+    def _draw_chunk(self, cells: IntArray, generator: np.random.Generator) -> tuple[pd.DataFrame, int]:
         """Draw rows, those again that only one person has or that break a rule."""
         codes = self._draw_codes(cells, None, generator)
         places = self._draw_places(codes, generator)
@@ -214,8 +213,7 @@ class RowLaw:
             )
         columns = self._columns(places) if has_changed else columns
         rows = pd.DataFrame({name: columns[name].array for name in self.schema.kinds}, copy=False)
-        rows.attrs = {"redrawn": int(breaks_rule.sum())} if self.rules else {}
-        return rows
+        return rows, int(breaks_rule.sum())
 
     def _draw_codes(
         self,

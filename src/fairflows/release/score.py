@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.bounds.cells import FEWEST_PERSONS
-from fairflows.encoder.rows import Label
+from fairflows.encoder.label import Label
 from fairflows.release.number_ranges import grid_of_most, is_shared
 from fairflows.table.columns import numbers
 from fairflows.table.persons import Persons

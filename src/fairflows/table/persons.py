@@ -230,6 +230,12 @@ class Persons:
             return np.random.default_rng().random(len(self.codes))
         return self._hashed(key, purpose)[self.codes]
 
+    def drawn(self, seed: int, purpose: str) -> npt.NDArray[np.float64]:
+        """Return one number in [0, 1) per person, by the seed: that of a name is the same in every order of rows."""
+        if self.names is None:
+            return np.random.default_rng(seed).random(self.n)
+        return self._hashed(_key_of(seed), purpose)
+
     def split(self, *shares: float, random_state: int | None) -> tuple[Places, ...]:
         """Return the places of rows in random parts: the rest, then one part per share. No person is in two parts.
 

@@ -269,19 +269,17 @@ class Table:
         """Return the number of rows of each of these groups."""
         return np.bincount(self.group_numbers(groups), minlength=len(groups))
 
-    def count_cells(
-        self, group: npt.NDArray[np.intp], cells: npt.NDArray[np.intp], shape: tuple[int, int]
-    ) -> npt.NDArray[np.int64]:
-        """Count rows by label, group and cell, of which `shape` says how many there are.
+    def label_codes(self) -> tuple[npt.NDArray[np.intp], list[Hashable]]:
+        """Return the number of each row's label, and the labels that have one: the classes, or combinations of several.
 
-        Without a label all rows count as one.
+        Without a label, and with a label of numbers, all rows have the number 0, and there are no labels.
         """
-        labels, y = self.labels, np.zeros(len(self), dtype=np.intp)
-        if self.y is not None:
-            y = places_in(pd.Index(labels, dtype=object), self.y)
-        counts = np.zeros((max(len(labels), 1), *shape), dtype=np.int64)
-        np.add.at(counts, (y, group, cells), 1)
-        return counts
+        columns = self.label_columns()
+        if self.y is None or any(is_continuous(column) for _, column in columns.items()):
+            return np.zeros(len(self), dtype=np.intp), []
+        label = joined(columns)
+        labels = sorted_values(label)
+        return places_in(pd.Index(labels, dtype=object), label), labels
 
     def one_row_per_person(self, seed: int) -> Table:
         """Return one random row of every person."""
@@ -353,8 +351,10 @@ class Table:
         """Return the number of rows by class of the label and group, shape (C, K); without rows for a number."""
         if self.y is None or is_continuous(self.y):
             return np.empty((0, len(self.groups)), dtype=np.int64)
-        group = self.group_numbers(self.groups)
-        return self.count_cells(group, np.zeros_like(group), (len(self.groups), 1))[:, :, 0]
+        counts = np.zeros((len(self.labels), len(self.groups)), dtype=np.int64)
+        y = places_in(pd.Index(self.labels, dtype=object), self.y)
+        np.add.at(counts, (y, self.group_numbers(self.groups)), 1)
+        return counts
 
     def columns(self) -> pd.DataFrame:
         """Return kind, distinct values, missing values and range of each feature."""

@@ -164,7 +164,7 @@ class FARE(Encoder):
     @property
     def traits(self) -> Traits:
         """One tree encodes the rows of all groups."""
-        return Traits(needs_attribute=False, cells=() if self.n_cells_ is None else (self.n_cells_,))
+        return Traits(needs_attribute=False, n_cells=self.n_cells_)
 
     def learn(self, rows: TrainingRows) -> None:
         """Grow the tree best first, and find the label that each of its cells suggests."""

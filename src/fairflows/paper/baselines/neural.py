@@ -22,7 +22,8 @@ from torch.nn.functional import cross_entropy
 
 from fairflows.bijection import Stacked, StackedMLP, generator_of
 from fairflows.encoder.base import EncodedColumns, Encoder, FloatArray, Traits, begin_fit, label_values
-from fairflows.encoder.rows import LabelsLike, Rows, RowsLike, TrainingRows
+from fairflows.encoder.label import LabelsLike
+from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.steps import AdamSteps, chosen_device
