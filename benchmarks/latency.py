@@ -32,7 +32,7 @@ WARM_UP = 20
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     name: lambda name=name: encoder_named(name, briefly=True)
     for name in ("FairTree", "FairCells", "FairMatching", "FairFlow", "Release", "one model")
-} | {"FairTree, whole rows": lambda: Release(FairTree(64), n_folds=1)}
+} | {"FairTree, whole rows": lambda: Release(FairTree(64))}
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ def main() -> None:
     warnings.simplefilter("ignore", DataWarning)
     for seed in range(arguments.seeds):
         train, test = ff.load_adult().split(validation=0, random_state=seed)
-        release = ff.Release(ff.FairTree(arguments.cells, random_state=seed), random_state=seed, n_folds=1)
+        release = ff.Release(ff.FairTree(arguments.cells, random_state=seed), random_state=seed)
         release.fit(train)
         drawn = release.transform(train), release.transform(test)
         features = [frame[list(train.X)] for frame in drawn]

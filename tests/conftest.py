@@ -134,10 +134,10 @@ def few_trees():
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     from fairflows.attack import adversaries
-    from fairflows.encoder import fair_tree
+    from fairflows.encoder import tree_scores
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(fair_tree._BOOSTING, "max_iter", 10)
+        patch.setitem(tree_scores._BOOSTING, "max_iter", 10)
         for boosting in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
             patch.setitem(boosting.__init__.__kwdefaults__, "max_iter", 10)
             patch.setitem(boosting.__init__.__kwdefaults__, "max_leaf_nodes", 8)

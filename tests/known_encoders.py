@@ -28,7 +28,7 @@ class FixedCells(Encoder):
 
     @property
     def traits(self):
-        return Traits(needs_attribute=False, learns_groups=False, cells=(self.n_cells,))
+        return Traits(needs_attribute=False, learns_groups=False, n_cells=self.n_cells)
 
     def learn(self, rows):
         self.n_cells_, self.output_ = self.n_cells, CELL

@@ -168,7 +168,7 @@ def test_column_types_are_saved_under_names_that_every_pandas_knows(tmp_path):
         "lasts": pd.to_timedelta(range(60), unit="min"),
     }
     table = Table(pd.DataFrame(columns), sensitive=["f", "m"] * 30, label=[0, 0, 1] * 20)
-    save(Release(FairTree(n_cells=2), n_folds=1).fit(table), tmp_path / "model")
+    save(Release(FairTree(n_cells=2)).fit(table), tmp_path / "model")
     names = {
         value["text"] for kind in ("type", "pandas type") for value in saved_values(tmp_path / "model", "kind", kind)
     }

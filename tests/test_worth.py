@@ -38,7 +38,7 @@ def table(n: int, seed: int) -> ff.Table:
 @pytest.fixture(scope="module")
 def found():
     train, test = table(3_000, 0), table(2_000, 1)
-    release = ff.Release(HALVES, n_folds=1).fit(train)
+    release = ff.Release(HALVES).fit(train)
     return usefulness(release, train, test)
 
 
@@ -91,13 +91,13 @@ def test_columns_come_most_told_first_and_as_plain_values(found):
 
 def test_any_release_can_be_asked():
     train, test = ff.load_adult().take(range(0, 45_222, 6)).split(validation=0)
-    cells = ff.Release(RawFeatures(), n_cells=8, output="cell", n_folds=1).fit(train)
+    cells = ff.Release(RawFeatures(), n_cells=8, output="cell").fit(train)
     assert usefulness(cells, train, test).sensitive.told > 0.1, "cells of plain rows tell the group"
 
 
 def test_wrong_arguments_are_named():
     train, test = table(300, 0), table(300, 1)
-    release = ff.Release(HALVES, n_folds=1).fit(train)
+    release = ff.Release(HALVES).fit(train)
     with pytest.raises(DataError, match="most_rows"):
         usefulness(release, train, test, most_rows=0)
     other = ff.Table(test.X.drop(columns="copy"), sensitive=test.a)
@@ -121,7 +121,7 @@ def test_shared_rows_beside_real_ones(found):
 
 def test_rows_that_are_nothing_like_the_real_ones_are_found_out():
     train, test = table(1_000, 0), table(500, 1)
-    release = ff.Release(HALVES, n_folds=1).fit(train)
+    release = ff.Release(HALVES).fit(train)
     drawn = [release.transform(part).assign(noise=100.0, copied="a") for part in (train, test)]
     rows = usefulness(release, train, test, encoded=tuple(drawn)).rows
     assert rows.columns["copied"] > 0.7
@@ -134,7 +134,7 @@ def test_a_label_of_numbers_is_judged_in_the_words_of_numbers():
     for part in (table(3_000, 0), table(2_000, 1)):
         rows = part.X.assign(pay=100.0 * part.X["told"] + np.arange(len(part)) % 10, sex=part.a)
         made.append(ff.Table(rows, sensitive="sex", label="pay", drop="told"))
-    release = ff.Release(ff.FairTree(4), n_folds=1).fit(made[0])
+    release = ff.Release(ff.FairTree(4)).fit(made[0])
     found = usefulness(release, *made)
     assert found.label.classes == ()
     assert found.label.rules["trained"].error < found.label.blind

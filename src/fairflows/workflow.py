@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replace_
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
-from fairflows.bounds.arguments import affordable_draws
 from fairflows.bounds.planning import TARGETS
 from fairflows.certificate.certificate import Certificate, status_of, table_statement
 from fairflows.certificate.certify import Counted, certify
@@ -50,16 +49,12 @@ Output = Literal["row", "cell"]
 
 N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
 _STATE_MOST_ROWS = "State the most rows that a person may have (most_rows=...)."
-_FEW_DRAWS = 100_000  # behind a bound that decides nothing, where cells are released
 
 Kind = Literal["csv", "parquet"]
 RUN, MODEL, FORMAT = "run.json", "model", 1
 SHARED = {"csv": "shared.csv", "parquet": "shared.parquet"}
 _REPORTS = ("report.html", "report.json", "report-public.html")
 _FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", *_REPORTS, *EXPORTED}
-
-CERTIFYING, VALIDATION = 0.3, 0.25
-"""Shares of the persons that certify, and of the others that a model is chosen by."""
 
 
 def share(
@@ -94,15 +89,11 @@ def share(
         default 0.1, or for a "tree" of a small table the first of 0.15, 0.2 and 0.3 that allows eight cells.
     delta : float, default=0.01
         Probability δ that the bound on persons to come is wrong.
-    method : {"tree", "cells", "cells-without-attribute", "flow", "matching"}, default="tree"
+    method : {"tree", "cells", "cells-without-attribute"}, default="tree"
         "tree" is `FairTree`: cells for many purposes, for any number of labels. "cells" is `FairCells`: the best cells
-        for one label; "cells-without-attribute" encodes persons who come later without the sensitive attribute. "flow"
-        and "matching" are the paper's encoders, `FairFlow` and `FairMatching`: several are
-        trained on one part of the persons, and the best within the target is chosen on another part. Its certificate
-        covers a third part, and persons who come later.
-    output : {"row", "cell", "latent"}, default="row"
-        Share a whole row in the table's own columns, drawn from the cell; the cell's number; or the latent of "flow" or
-        "matching", which keeps everything, invertibly. Only its own densities vouch for a latent.
+        for one label; "cells-without-attribute" encodes persons who come later without the sensitive attribute.
+    output : {"row", "cell"}, default="row"
+        Share a whole row in the table's own columns, drawn from the cell, or the cell's number.
     spend : float, default=0.0
         Part of the target that a "tree" may spend on a label with two classes: the shares of the groups that its first
         split sends to one side may differ by so much.
@@ -118,8 +109,7 @@ def share(
     random_state : int, default=0
         Seed of the split and of training, but never of keys, coins and drawn rows.
     quick : bool, default=False
-        Leave out adversaries and measurements of the table's worth, but no statement. Train fewer models of "flow" and
-        "matching".
+        Leave out adversaries and measurements of the table's worth, but no statement.
 
     Returns
     -------
@@ -149,14 +139,11 @@ def share(
             say("attacking the persons behind the shared rows")
             found = replace_(found, risks=measured.risks(delta, random_state))
     say("certifying")
-    n_draws = None if output == "latent" and not quick else affordable_draws(_FEW_DRAWS, len(table.groups))
     about = found if measured is not None and measured.model is fitted.model else None
-    certificate = certify(
-        fitted.model, fitted.certifying, target=fitted.target, audit=about, n_draws=n_draws, **settings
-    )
+    certificate = certify(fitted.model, fitted.certifying, target=fitted.target, audit=about, **settings)
     if before is not None and found is not None:
         refuse_a_release_that_tells_more(before, found, certificate)
-    if measured is not None and output != "latent":
+    if measured is not None:
         say("measuring what the shared table is worth")
         distance = certificate.cell_upper or certificate.table_distance or fitted.target
         worth = measure(
@@ -176,7 +163,6 @@ def share(
         audit=found,
         before=before,
         usefulness=worth,
-        rows=fitted.rows,
         split=fitted.split,
     )
     order = np.random.default_rng().permutation(len(table))  # from the system's entropy: no seed repeats it
@@ -191,7 +177,7 @@ def share(
 class _Fitted:
     """A fitted model, the rows to share, and the rows to measure on."""
 
-    model: Encoder
+    model: Release
     rows: pd.DataFrame  # the release of all rows of the table, in its order
     certifying: Table
     target: float
@@ -280,7 +266,7 @@ class _Job:
         """Return a release around an encoder, unfitted."""
         return Release(
             encoder,
-            output=cast(Literal["row", "cell"], self.output),
+            output=self.output,
             delta=self.delta,
             most_rows=self.most_rows,
             rules=self.rules,
@@ -304,7 +290,7 @@ def refuse_a_release_that_tells_more(before: Audit, after: Audit, certificate: C
     raise DataError(
         f"The shared rows would tell more of the group than the raw rows do: adversaries are right at least "
         f"{50 * (1 + after.attack_lower):.1f} % of the time with them (groups counted alike), and about "
-        f"{50 * (1 + raw):.1f} % with the raw rows. Share rows or cells (output='row') instead of a latent, or allow "
+        f"{50 * (1 + raw):.1f} % with the raw rows. Allow "
         "fewer cells by a smaller target (target=...)."
     )
 
@@ -376,7 +362,7 @@ class Shared:
     certificate : Certificate
         How well anybody can guess the group from a shared row.
     usefulness : Usefulness or None
-        What the table is worth; None for a latent, and where nothing was measured (``quick=True``).
+        What the table is worth; None where nothing was measured (``quick=True``).
     audit, before : Audit or None
         Results of the adversaries on the shared rows, and on the original rows; None where nothing was measured.
     release : encoder
@@ -394,7 +380,7 @@ class Shared:
     usefulness: Usefulness | None
     audit: Audit | None
     before: Audit | None
-    release: Encoder
+    release: Release
     report: Report
     run: Run
     seen: RowsSeen
@@ -555,13 +541,11 @@ def read_run(out: Path) -> Run:
     return found
 
 
-def certified_part(table: Table, run: Run, certificate: Certificate, model: Encoder) -> Table:
-    """Return the rows that a certificate is about: the whole table, or the part that `share` certified on."""
+def certified_part(table: Table, run: Run, certificate: Certificate) -> Table:
+    """Return the rows that a certificate is about; raise where `share` saw a sample of them alone."""
     if sum(certificate.n.values()) > run.rows:
         raise DataError(
             f"The certificate counts {sum(certificate.n.values()):,} rows of a file that was shared by a sample of "
             f"{run.rows:,}: it cannot be computed again by a model and one table. `fairflows check` compares the file."
         )
-    if len(table) != run.rows or table.fingerprint(model.key_) == certificate.rows:
-        return table
-    return table.split(CERTIFYING, VALIDATION, run.random_state)[2]
+    return table

@@ -19,10 +19,9 @@ from sklearn.metrics import roc_auc_score
 from fairflows.attack.risks import Risk, measure_risks
 from fairflows.bounds.spending import best_rates
 from fairflows.codec import one_hot
-from fairflows.encoder.base import Encoder, encode_again, fitted_model
+from fairflows.encoder.base import Model, encode_again, fitted_model
 from fairflows.encoder.label import Label
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.release.release import Release
 from fairflows.table.columns import floats, has_order, is_time, places_in
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
@@ -159,7 +158,7 @@ class Usefulness:
 class Apart:
     """A model, rows that it was fitted to, rows of other persons, and what is released of both, unless it is asked."""
 
-    model: Encoder
+    model: Model
     learn: Table
     judge: Table
     rows: tuple[pd.DataFrame, pd.DataFrame] | None
@@ -181,7 +180,7 @@ class Apart:
 
 
 def usefulness(
-    model: Encoder,
+    model: Model,
     table: Table,
     others: Table | None = None,
     *,
@@ -229,11 +228,11 @@ def usefulness(
     """
     if most_rows < 1:
         raise DataError(f"most_rows must be at least 1; got {most_rows!r}.")
-    model = fitted_model(getattr(model, "release", model))
+    fitted = fitted_model(getattr(model, "release", model))
     if others is not None:
-        parts = Apart(model, table, others, encoded)
-    elif isinstance(model, Release) and model.table_ is not None:
-        parts = fitted_apart(model, table, random_state)
+        parts = Apart(fitted, table, others, encoded)
+    elif fitted.released_table is not None:
+        parts = fitted_apart(fitted, table, random_state)
     else:
         raise DataError("others must be rows of persons whom the model was not fitted to, unless it is a Release.")
     learn, judge = parts.learn, parts.judge
@@ -258,7 +257,7 @@ def usefulness(
     return Usefulness(labels, [*measured[len(named) :], None][0], columns, sensitive, n, len(learn))
 
 
-def fitted_apart(release: Release, table: Table, random_state: int = 0) -> Apart:
+def fitted_apart(release: Model, table: Table, random_state: int = 0) -> Apart:
     """Fit a second release to four fifths of the persons, at most 20,000, and release the others by it, too.
 
     Raise a DataError if there are too few persons for that.

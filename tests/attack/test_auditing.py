@@ -37,7 +37,7 @@ def matching(adult):
 @pytest.fixture(scope="module")
 def cells(adult):
     train = adult[0]
-    return Release(FairMatching(0.9, density="counts"), n_cells=8, output="cell", n_folds=1).fit(train)
+    return Release(FairMatching(0.9, density="counts"), n_cells=8, output="cell").fit(train)
 
 
 def pair_of(make, **settings):

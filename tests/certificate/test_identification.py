@@ -56,8 +56,8 @@ MODELS = {
     "flow, odds": lambda: FairFlow(0.5, density=MixtureDensity(1), criterion="equalized_odds", **QUICK),
     "matching": lambda: FairMatching(0.5, density="counts", n_bins=3, key=KEY),
     "matching, made": lambda: FairMatching(0.5, n_bins=2, hidden=(8,), key=KEY),
-    "cells": lambda: Release(FairMatching(key=KEY, density="counts"), n_cells=4, output="cell", n_folds=1),
-    "drawn rows": lambda: Release(FairMatching(key=KEY, density="counts"), n_cells=4, n_folds=1),
+    "cells": lambda: Release(FairMatching(key=KEY, density="counts"), n_cells=4, output="cell"),
+    "drawn rows": lambda: Release(FairMatching(key=KEY, density="counts"), n_cells=4),
 }  # fmt: skip
 """One of every kind."""
 

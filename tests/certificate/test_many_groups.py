@@ -25,7 +25,7 @@ def test_a_hundred_groups_need_no_table_of_all_pairs(monkeypatch):
     """Matching knows its laws exactly: however small a table may be, nothing is refused."""
     monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 10_000)
     train, test = people(100, 6000), people(100, 6000, seed=1)
-    release = Release(FairMatching(0.9, density="counts"), n_cells=4, output="cell", n_folds=1).fit(train)
+    release = Release(FairMatching(0.9, density="counts"), n_cells=4, output="cell").fit(train)
     certificate = certify(release, test)
     assert len(certificate.n) == 100
     assert certificate.model_upper is not None

@@ -9,7 +9,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, DataWarning
 from fairflows.codec import Codec
-from fairflows.table.columns import MAX_STEPS, MIN_ROWS, find_grid
+from fairflows.table.grid import MAX_STEPS, MIN_ROWS, find_grid
 from fairflows.table.persons import Persons
 
 KEY = bytes(range(32))

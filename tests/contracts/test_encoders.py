@@ -41,7 +41,7 @@ class Rounded(Encoder):
 
     @property
     def traits(self) -> Traits:
-        return Traits(strength="shift", cells=(2,))
+        return Traits(strength="shift", n_cells=2)
 
     def learn(self, rows: TrainingRows) -> None:
         grade = rows.X["grade"].to_numpy() if "grade" in rows.X else rows.X.iloc[:, 0].to_numpy()
@@ -71,8 +71,8 @@ ENCODERS = {
     "MaxEnt-ARL": lambda: baselines.MaxEntARL(n_epochs=1),
     "forgetting": lambda: baselines.AdversarialForgetting(n_epochs=1),
     "plain adversary": lambda: baselines.AdversarialEncoder(n_epochs=1),
-    "cells of rows": lambda: Release(baselines.RawFeatures(key=KEY), n_cells=4, output="cell", n_folds=1),
-    "cells of matched rows": lambda: Release(FairMatching(1.0, **CELLS), n_cells=4, output="cell", n_folds=1),
+    "cells of rows": lambda: Release(baselines.RawFeatures(key=KEY), n_cells=4, output="cell"),
+    "cells of matched rows": lambda: Release(FairMatching(1.0, **CELLS), n_cells=4, output="cell"),
     # Persons of a table keep their cells in a release of trees: see tests/release/test_two_folds.py.
     "cross-fitted best cells": lambda: Release(FairCells(4, **BEST), output="cell", most_rows=7),
     "cross-fitted cells of rows": lambda: Release(

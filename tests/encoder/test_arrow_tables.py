@@ -42,7 +42,7 @@ FORMS = {
 
 
 def tree():
-    return Release(FairTree(n_cells=4, **ROLES), n_folds=1)
+    return Release(FairTree(n_cells=4, **ROLES))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -63,7 +63,7 @@ def test_names_are_kept_and_the_kind_of_table_too(form):
 @pytest.mark.parametrize(
     "encoder",
     [
-        Release(FairMatching(density="counts", **ROLES), n_cells=2, output="cell", n_folds=1),
+        Release(FairMatching(density="counts", **ROLES), n_cells=2, output="cell"),
         Release(FairTree(n_cells=2, **ROLES), output="cell"),
         FairMatching(density="counts", **ROLES),
     ],

@@ -69,7 +69,7 @@ def test_the_key_does_not_show(kind):
         assert "very secret" not in one._repr_html_()
         assert (
             "very secret"
-            not in repr(Release(one, output="cell", n_folds=1)) + Release(one, output="cell", n_folds=1)._repr_html_()
+            not in repr(Release(one, output="cell")) + Release(one, output="cell")._repr_html_()
         )
         assert one.key == b"very secret key"
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("few_trees")
 class OwnCells(RawFeatures):
     """An encoder whose output is a cell: whether `score` is above zero, the other way round in group 1."""
 
-    traits = Traits(cells=(2,))
+    traits = Traits(n_cells=2)
     n_cells_ = 2
 
     def cells(self, rows: Rows) -> Cells:
@@ -51,7 +51,7 @@ def table(n: int = 3_000, seed: int = 0) -> ff.Table:
 
 @pytest.fixture(scope="module")
 def release() -> Release:
-    return Release(OwnCells(), n_folds=1).fit(table())
+    return Release(OwnCells()).fit(table())
 
 
 def test_rows_have_the_tables_columns_and_the_label_and_neither_group_nor_person(release):
@@ -108,9 +108,9 @@ def test_an_audit_attacks_the_rows_as_they_are_written():
         ff.Table(X, sensitive=part.a, label=part.y, identifier=part.identifier)
         for X, part in zip(data, (train, test), strict=True)
     )
-    found = ff.audit(Release(ByGroup(), n_folds=1).fit(train), train, test, quick=True)
+    found = ff.audit(Release(ByGroup()).fit(train), train, test, quick=True)
     assert found.to_frame().loc["logistic regression", "lower"] > 0.8
-    assert ff.audit(Release(OwnCells(), n_folds=1).fit(train), train, test, quick=True).attack_lower < 0.05
+    assert ff.audit(Release(OwnCells()).fit(train), train, test, quick=True).attack_lower < 0.05
 
 
 def test_a_column_that_the_table_declares_categorical_is_drawn_from_its_own_values():

@@ -47,7 +47,7 @@ def test_an_audit_attacks_what_any_transformer_gives(model, parts):
 )
 def test_a_pipeline_is_refused_with_the_remedy(parts, call):
     train, test = parts
-    cells = Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)
+    cells = Release(RawFeatures(), n_cells=4, output="cell")
     pipeline = make_pipeline(StandardScaler(), cells).fit(train.X, train.X["u"] > 0)
     with pytest.raises(DataError, match=r"must be an encoder of fairflows; got Pipeline.*audit\(\(Z_train, Z_test\)"):
         call(pipeline, train, test)
@@ -66,5 +66,5 @@ def test_the_output_of_a_transformer_is_certified_as_a_table(parts):
         )
         for part in parts
     )
-    release = Release(RawFeatures(), n_cells=4, output="cell", n_folds=1).fit(train)
+    release = Release(RawFeatures(), n_cells=4, output="cell").fit(train)
     assert certify(release, test).cell_upper < 0.5

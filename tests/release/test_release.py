@@ -27,12 +27,12 @@ def blobs():
 EXPECTED = {"check_estimators_pickle": "pickles leave out the secret key, and an encoder does nothing without it"}
 
 
-@parametrize_with_checks([Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)])
+@parametrize_with_checks([Release(RawFeatures(), n_cells=4, output="cell")])
 def test_scikit_learn_conventions(estimator, check):
     run_check(check, estimator, EXPECTED)
 
 
-@parametrize_with_checks([Release(RawFeatures(), n_cells=4, n_folds=1)])
+@parametrize_with_checks([Release(RawFeatures(), n_cells=4)])
 def test_scikit_learn_conventions_of_drawn_rows(estimator, check):
     run_check(check, estimator, EXPECTED | {"check_fit_idempotent": "every call draws other rows"})
 
@@ -41,7 +41,7 @@ def test_tree_cells_are_the_leaves_of_scikit_learns_tree():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(3000, 3))
     y = (z.sum(axis=1) + rng.normal(size=3000) > 0).astype(int)
-    release = Release(RawFeatures(), n_cells=16, output="cell", n_folds=1).fit(z, y)
+    release = Release(RawFeatures(), n_cells=16, output="cell").fit(z, y)
     tree = DecisionTreeClassifier(max_leaf_nodes=16, random_state=0).fit((z - z.mean(0)) / z.std(0), y)
     fresh = rng.normal(size=(3000, 3))
     cells = pd.Series(release.cells(release.read(fresh)))
@@ -52,7 +52,7 @@ def test_tree_cells_are_the_leaves_of_scikit_learns_tree():
 
 def test_predicts_the_label_of_the_cell(blobs):
     z, y = blobs
-    release = Release(RawFeatures(), n_cells=8, output="cell", n_folds=1).fit(z, np.where(y, "yes", "no"))
+    release = Release(RawFeatures(), n_cells=8, output="cell").fit(z, np.where(y, "yes", "no"))
     assert (release.predict(z) == np.where(y, "yes", "no")).mean() > 0.8
 
 
@@ -68,12 +68,12 @@ def test_predicts_the_label_of_the_cell(blobs):
 )
 def test_wrong_settings_are_named(blobs, settings, message):
     with pytest.raises(ValueError, match=message):
-        Release(RawFeatures(), **{"output": "cell", "n_folds": 1, **settings}).fit(*blobs)
+        Release(RawFeatures(), **{"output": "cell", **settings}).fit(*blobs)
 
 
 def test_what_a_method_cannot_do_without_is_named(blobs):
     with pytest.raises(DataError, match="requires y"):
-        Release(RawFeatures(), output="cell", n_folds=1).fit(blobs[0])
+        Release(RawFeatures(), output="cell").fit(blobs[0])
 
 
 def test_several_rows_take_an_identifier():
@@ -83,7 +83,7 @@ def test_several_rows_take_an_identifier():
     )
     nobody = Table(frame.drop(columns="who"), sensitive="a", label="y", kinds={"x": "categorical"})
     named = Table(frame, sensitive="a", label="y", identifier="who", kinds={"x": "categorical"})
-    release = Release(RawFeatures(), n_cells=2, output="cell", n_folds=1)
+    release = Release(RawFeatures(), n_cells=2, output="cell")
     release.fit(nobody)
     assert most_rows_of(release, nobody) == 1
     assert most_rows_of(release, named, 6) == 6

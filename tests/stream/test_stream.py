@@ -186,7 +186,7 @@ def test_other_refusals(frame, flow, tmp_path):
     with pytest.raises(ValueError, match="precision must be"):
         encode_file(flow, source, tmp_path / "z.csv", sensitive="sex", precision="half")
     rows = flow.read(frame[FEATURES].set_index(pd.Index(frame["person"])), frame["sex"])
-    release = Release(RawFeatures(), n_cells=2, output="cell", n_folds=1).fit_around(
+    release = Release(RawFeatures(), n_cells=2, output="cell").fit_around(
         flow, rows, flow.encode(rows), frame["repaid"]
     )
     encode_file(release, source, tmp_path / "cells.parquet", sensitive="sex", identifier="person")

@@ -87,15 +87,15 @@ def share(
         typer.Option(help="What the exit code is about: this table, or also persons to come."),
     ] = "table",
     method: Annotated[
-        Literal["tree", "cells", "cells-without-attribute", "flow", "matching"],
+        Literal["tree", "cells", "cells-without-attribute"],
         typer.Option(
-            help="Cells for many purposes; the best cells for one label, with or without the attribute in later "
-            "files; or the paper's encoders."
+            help="Cells for many purposes; or the best cells for one label, with or without the attribute in later "
+            "files."
         ),
     ] = "tree",
     output: Annotated[
-        Literal["row", "cell", "latent"],
-        typer.Option(help="Whole rows; cell numbers; or the latent of flow or matching, which only its model bounds."),
+        Literal["row", "cell"],
+        typer.Option(help="Whole rows, or cell numbers."),
     ] = "row",
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
@@ -121,8 +121,8 @@ def share(
     identifier), `certificate.json`, `report-public.html` for the receiver, `report.html`, `report.json` and the private
     model.
 
-    Exit code 0: this table is within the target (with `--require population`, persons to come too), or a latent is by
-    its model. 1: it is not. 2: bad input. 70: a bug in fairflows. 130: interrupted.
+    Exit code 0: this table is within the target (with `--require population`, persons to come too). 1: it is not. 2:
+    bad input. 70: a bug in fairflows. 130: interrupted.
 
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
@@ -223,7 +223,9 @@ def _at_best(plans: list[CellPlan], default: float | None) -> str:
     for plan in plans:
         to_come = f"persons to come Δ ≤ {plan.population:.3f}" if plan.population else "nothing about persons to come"
         table = f"this table, half of the groups known: Δ ≤ {plan.known_half:.3f}"
-        lines.append(f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.n_cells:,} cells; {table}; {to_come}")
+        lines.append(
+            f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.n_cells:,} cells or more; {table}; {to_come}"
+        )
     return "\n".join([*lines, "A guess between two groups is right (1 + Δ)/2 of the time."])
 
 
@@ -352,9 +354,7 @@ def verify(
 
     model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
-    found = compare(
-        document, model, certified_part(run.table_of(rows, model, reading.text_format), run, document, model)
-    )
+    found = compare(document, model, certified_part(run.table_of(rows, model, reading.text_format), run, document))
     typer.echo(repr(found))
     raise typer.Exit(0 if found else 1)
 

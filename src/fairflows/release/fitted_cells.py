@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from fairflows.release.arguments import FitArguments
 from fairflows.release.partitions import TreePartition
 from fairflows.release.released_table import count_cells
 from fairflows.table.columns import places_in, shown
+from fairflows.table.domain import Levels
 from fairflows.table.persons import Persons, Places, check_most_rows, content_hashes
 from fairflows.table.table import Table
 
@@ -50,6 +51,8 @@ class FittedCells:
     plan: CellPlan | None = None
     blocks: IntArray | None = None  # (K, n_cells) of the population cut
     held_out: Mapping[str, IntArray] = field(default_factory=dict)  # (C, K, n_cells), by law
+    # Levels and codes of columns of categories, where all rows were coded by one domain.
+    levels: Mapping[Hashable, tuple[Levels, IntArray]] = field(default_factory=dict)
 
 
 def unfitted_encoder(release: Release, given: FitArguments) -> Encoder:
@@ -117,9 +120,18 @@ def fit_tree(release: Release, encoder: FairTree, given: FitArguments) -> Fitted
     coin = encoder.coin(rows.persons.take(at_table), 0)
     tree = cut(encoder.structure_, scores[at_table], rows.group[at_table], coin)
     cells = tree.cells(scores, rows.group, encoder.coin(rows.persons, 0))
-    most_stated = most if named else None
+    levels = {n: (of, rows.codes[n]) for n, of in rows.domain.columns.items() if isinstance(of, Levels)}
     return FittedCells(
-        encoder, None, encoder.structure_.n_cells, rows, named, cells, most_stated, plan, encoder.blocks_
+        encoder,
+        None,
+        encoder.structure_.n_cells,
+        rows,
+        named,
+        cells,
+        most if named else None,
+        plan,
+        encoder.blocks_,
+        levels=levels,
     )
 
 

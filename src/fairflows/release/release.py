@@ -283,6 +283,7 @@ class Release(TransformerMixin, BaseEstimator):
             rules=self.rules,
             derive=self.derive,
             label_place=given.label_place,
+            known=found.levels,
             key=found.encoder.key_,
             random_state=self.random_state,
         )
@@ -371,7 +372,7 @@ class Release(TransformerMixin, BaseEstimator):
         """Return the same, and how many rows were drawn again because they broke a rule."""
         if self.law_ is None:
             return pd.DataFrame({"cell": cells}), 0
-        drawn, n_redrawn = self.law_.sample(cells)
+        drawn, n_redrawn = (found := self.law_.draw(cells)).rows, found.n_redrawn
         for name, score in () if self.cell_scores_ is None else self.cell_scores_.items():
             drawn[name] = score.to_numpy()[cells]
         return drawn, n_redrawn

@@ -13,15 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds.cells import has_few_persons
 from fairflows.certificate.certificate import Certificate
 from fairflows.display import MODEL
-from fairflows.encoder.base import Encoder
-from fairflows.release.release import Release
+from fairflows.encoder.base import Model
 from fairflows.report import words
 from fairflows.table.columns import is_continuous, sorted_values
 from fairflows.table.folders import new_file
@@ -84,20 +82,19 @@ def _named(groups: str, names: Mapping[str, str]) -> str:
 
 
 def report_contents(
-    model: Encoder,
+    model: Model,
     table: Table,
     certificate: Certificate,
     *,
     audit: Audit | None = None,
     before: Audit | None = None,
     usefulness: Usefulness | None = None,
-    rows: pd.DataFrame | None = None,
     split: str = "",
 ) -> Contents:
     """Return the contents of a `Report`, as plain values.
 
-    `audit` and `before` are attacks on the release and on the raw rows; `rows` are the rows that are shared; `split` is
-    a sentence about the parts of the table.
+    `audit` and `before` are attacks on the release and on the raw rows; `split` is a sentence about the parts of the
+    table.
     """
     raw = None
     if before is not None:  # which bounds nothing, because better adversaries may exist
@@ -109,19 +106,19 @@ def report_contents(
         "audit": None if audit is None else audit.to_dict(),
         "before": raw,
         "usefulness": None if usefulness is None else usefulness.to_dict(),
-        "data": _data(table, split, _told_of_columns(model, table, rows)),
+        "data": _data(table, split, _told_of_columns(model, table)),
         "settings": settings_of(model),
     }
 
 
-def _told_of_columns(model: Encoder, table: Table, rows: pd.DataFrame | None) -> list[str]:
+def _told_of_columns(model: Any, table: Table) -> list[str]:
     """Say which columns of shared rows follow from others, which rules they keep, and what a score means."""
-    if not isinstance(model, Release):
+    if not model.traits.draws_rows:
         return []
     notes = [f"Computed instead of drawn: {text}." for text in model.derived]
     notes += [f"True in every shared row: {rule}." for rule in model.rules]
-    notes += [] if rows is None else words.redrawn(rows)
-    scores = [] if model.scores_ is None else list(model.scores_)
+    notes += words.redrawn(model.redrawn_, len(table)) if model.rules else []
+    scores = [] if model.cell_scores_ is None else list(model.cell_scores_)
     return notes + [
         f"{name}_score is the probability of {name} = {sorted_values(label)[1]}, given the cell."
         for name, label in table.label_columns().items()
@@ -129,10 +126,10 @@ def _told_of_columns(model: Encoder, table: Table, rows: pd.DataFrame | None) ->
     ]
 
 
-def settings_of(model: Encoder) -> dict[str, str]:
+def settings_of(model: Model) -> dict[str, str]:
     """Return the settings of a model that are not the defaults; never the key."""
     found = {}
-    for step in [model.models_[0].encoder, model] if isinstance(model, Release) else [model]:
+    for step in dict.fromkeys([model.inner_encoder, model]):
         defaults = inspect.signature(type(step)).parameters
         given = {name: v for name, v in step.get_params(deep=False).items() if name not in _NOT_SHOWN}
         changed = [f"{name} = {v!r}" for name, v in given.items() if repr(v) != repr(defaults[name].default)]

@@ -18,8 +18,6 @@ from fairflows.bounds.planning import plan_cells
 from fairflows.bounds.shared_table import drawn_rates_upper_bound
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fairflows.certificate.certificate import Certificate, Statement
     from fairflows.workflow import Shared
     from fairflows.worth import Usefulness
@@ -56,11 +54,6 @@ ASSUMPTIONS = {
     "which groups": "The sensitive column alone decided which groups there are; no other column of these persons did.",
     "fresh persons": "The bound is for a fresh person; rows that the model was trained on are not covered.",
     "fixed before": "The encoder, the cells and their number were fixed before these persons were looked at.",
-    "folds": "{models} models share out the persons by {dealt}. Each encodes only persons that it has not seen, and "
-    "its encoder, its cells and their number were fixed without them. So the bound covers every row of the table that "
-    "the models were fitted with, and fresh persons.",
-    "released once": "The rows of that table are covered as they were released, once, when the models were fitted: "
-    "without an identifier, later rows cannot be matched to the model that has not seen them.",
     "most rows": "No person has more than {most} rows. The bound is about a random row of the release; the one for a "
     "random person is about one random row of that person. Each holds at its own δ, both together at twice that. All "
     "rows of one person linked together are covered by neither, so identifiers are not released.",
@@ -570,11 +563,6 @@ def _guess(s: Statement, c: Certificate) -> str:
 
 def _covered(c: Certificate) -> str:
     """Say which persons a certified bound is about."""
-    if any(len(s.counts) > 1 for s in c.statements):
-        return (
-            "Every row of the table is covered: each is encoded by a model that has not seen it. New persons of the "
-            "same population, whose rows are encoded later, are covered too."
-        )
     person = c.find("population", "person")
     n = sum((c.n if person is None else person.n).values())
     return (
@@ -627,17 +615,16 @@ def _to_know(shared: Shared) -> Iterator[str]:
         )
     if shared.audit is None:
         yield "Nothing was attacked or measured (quick=True, or too few persons): the statements hold without that."
-    yield from redrawn(shared.table)
+    if shared.release.rules:
+        yield from redrawn(shared.release.redrawn_, len(shared.table))
 
 
-def redrawn(rows: pd.DataFrame) -> list[str]:
-    """Say how many rows were drawn again because of rules, where rules were given.
+def redrawn(n_redrawn: int, n_rows: int) -> list[str]:
+    """Say how many rows were drawn again because of rules.
 
     The number may be public: it depends on nothing but cells and fresh randomness, as the rows do.
     """
-    if "redrawn" not in rows.attrs:
-        return []
-    return [f"{rows.attrs['redrawn']:,} rows of {len(rows):,} broke a rule and were drawn again."]
+    return [f"{n_redrawn:,} rows of {n_rows:,} broke a rule and were drawn again."]
 
 
 def question(shared: Shared) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 from pandas.api.extensions import ExtensionArray
 from scipy.stats import poisson
 
@@ -133,11 +134,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The values of a column of numbers or times.
-
-    Read as an array, a value lies on the column's grid whatever the width of its float: 0.7 in single precision is the
-    0.7 of the training rows.
-    """
+    """The values of a column of numbers or times."""
 
     holds: Literal["numbers", "times"]
     grid: Grid | None  # that the training values lie on; None for a continuous column
@@ -149,41 +146,37 @@ class Numbers:
     @classmethod
     def of(cls, column: pd.Series, is_continuous: bool) -> tuple[Numbers, FloatArray]:
         """Return the domain of a column, and its values."""
-        values = floats(column)
+        values = _doubles(column)
         known = values[~np.isnan(values)]
         grid = find_grid(numbers(column.dropna())) if len(known) and not is_continuous else None
         low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
         holds: Literal["numbers", "times"] = "times" if is_time(column.dtype) else "numbers"
-        found = cls(holds, grid, len(known) < len(values), low, high, len(known))
-        return found, found._on_grid(column, values)[0]
+        return cls(holds, grid, len(known) < len(values), low, high, len(known)), values
 
     def read(self, name: str, column: pd.Series) -> tuple[FloatArray, dict[Reason, BoolArray]]:
         """Return the values of a column, NaN where one is missing, and the rows with values outside the domain."""
         if not (is_time if self.holds == "times" else is_number)(column.dtype):
             raise DataError(f"Column {name!r} must hold {self.holds}, as it was fitted; got {column.dtype}.")
-        values, off_grid = self._on_grid(column, floats(column))
-        outside: dict[Reason, BoolArray] = {"off grid": off_grid}
-        if not self.has_missing:
-            outside["missing"] = np.isnan(values)
+        values = _doubles(column)
+        is_missing = np.isnan(values)
+        outside: dict[Reason, BoolArray] = {} if self.has_missing else {"missing": is_missing}
+        if self.grid is not None and self.holds == "numbers":
+            outside["off grid"] = np.zeros(len(values), dtype=bool)
+            outside["off grid"][~is_missing] = ~self.grid.index(numbers(column[~is_missing]))[1]
         beyond = (values < self.low) | (values > self.high)
         # Of n training rows and one more, each is the largest or the smallest with probability 2/(n + 1) at most.
         if self.n and beyond.any() and poisson.sf(beyond.sum() - 1, 2 * len(values) / (self.n + 1)) < _BY_CHANCE:
             outside["beyond"] = beyond
         return values, outside
 
-    def _on_grid(self, column: pd.Series, values: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """Return real numbers on the column's grid, and the rows whose numbers were between its points."""
-        off = np.zeros(len(values), dtype=bool)
-        if self.grid is None or is_time(column.dtype) or column.dtype.kind in "iu":
-            return values, off
-        is_known = ~np.isnan(values)
-        place, is_exact = self.grid.index(numbers(column[is_known]))
-        known, nearest = values[is_known], self.grid.value(place, np.dtype(np.float64))
-        is_near = np.abs(nearest - known) <= self.grid.quantum  # a grid does not hold numbers of any size
-        values = values.copy()
-        values[is_known] = np.where(is_near, nearest, known)
-        off[is_known] = ~is_exact
-        return values, off
+
+def _doubles(column: pd.Series) -> FloatArray:
+    """Return numbers in double precision; those of single precision by their decimals, so that 0.7 is 0.7."""
+    width = getattr(column.dtype, "itemsize", 8)
+    if column.dtype.kind != "f" or width == 8:
+        return floats(column)
+    narrow = pa.array(column.to_numpy(dtype=f"f{width}", na_value=np.nan))
+    return narrow.cast(pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
 ColumnDomain: TypeAlias = "Levels | Numbers"

@@ -34,7 +34,7 @@ def best_cells(n_cells: int = 4, **settings) -> ff.FairCells:
 class LearntCells(RawFeatures):
     """Two cells, which need the attribute in training alone."""
 
-    traits = Traits(needs_attribute=False, cells=(2,))
+    traits = Traits(needs_attribute=False, n_cells=2)
     n_cells_, output_ = 2, CELL
 
     def encode(self, rows):
