@@ -46,7 +46,8 @@ from fairflows.table.columns import (
     training_kinds,
 )
 from fairflows.table.frames import TEXT_DTYPE
-from fairflows.table.persons import Key, Persons, Secret, new_key
+from fairflows.table.keys import Key, Secret, new_key
+from fairflows.table.persons import Persons
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

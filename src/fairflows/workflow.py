@@ -19,7 +19,8 @@ from fairflows.bounds.arguments import affordable_draws
 from fairflows.bounds.planning import TARGETS
 from fairflows.certificate.certificate import Certificate, status_of, table_statement
 from fairflows.certificate.certify import Counted, certify
-from fairflows.certificate.check import difference_from_counts, file_sha256
+from fairflows.certificate.check import difference_from_counts
+from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.looks import open_looks
 from fairflows.display import html_card, say
 from fairflows.encoder.base import Encoder, in_single_precision, read_again
@@ -33,12 +34,14 @@ from fairflows.release.release import Release
 from fairflows.report import words
 from fairflows.report.page import Report, report_contents
 from fairflows.storage import FILES, save
-from fairflows.stream import Found, encode_file, table_schema, to_arrow, write_table
+from fairflows.stream.batches import Found, table_schema, to_arrow
+from fairflows.stream.files import encode_file, write_table
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_document, stated_fields
-from fairflows.table.persons import RowsSeen, check_most_rows
+from fairflows.table.ledger import RowsSeen
+from fairflows.table.persons import check_most_rows
 from fairflows.table.prospects import check_groups
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
@@ -186,7 +189,7 @@ def share(
     rows = fitted.rows.iloc[order].reset_index(drop=True)
     run = Run.of(table, random_state)
     with open_looks() as looks:
-        seen = looks.rows(table.X, table.persons)
+        seen = RowsSeen.of(table.X, table.persons, looks.key)
     return Shared(rows, certificate, worth, found, before, fitted.model, Report(contents), run, seen)
 
 

@@ -11,7 +11,8 @@ import pytest
 
 import fairflows as ff
 from fairflows.certificate.certificate import from_counts
-from fairflows.certificate.check import difference_from_counts, file_sha256, list_files
+from fairflows.certificate.check import difference_from_counts
+from fairflows.certificate.file_list import file_sha256, list_files
 
 SMALL = set(range(1, 10))
 

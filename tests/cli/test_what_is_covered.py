@@ -178,6 +178,6 @@ def test_a_file_with_other_columns_than_were_released_fails(run, folder):
         (shared.drop(columns="town"), "It lacks the column 'town'"),
     ):
         frame.to_csv(folder / "later.csv", index=False)
-        ff.certificate.check.list_files(certificate, [folder / "later.csv"])  # by mistake
+        ff.certificate.file_list.list_files(certificate, [folder / "later.csv"])  # by mistake
         out = run("check", certificate, folder / "later.csv", ends=1)[1]
         assert words in out

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from fairflows import DataWarning, FairFlow, FairMatching, FairTree, Release, Table
 from fairflows.density import MixtureDensity
 from fairflows.paper.baselines import FARE, RawFeatures
-from fairflows.table.persons import Key
+from fairflows.table.keys import Key
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 

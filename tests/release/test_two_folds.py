@@ -15,8 +15,8 @@ import fairflows as ff
 from fairflows import DataError, DataWarning
 from fairflows.bounds import blocks_upper_bound
 from fairflows.bounds.planning import lowest_target, plan_cells
-from fairflows.storage import model_hash
-from fairflows.table.persons import Key
+from fairflows.certificate.model_hash import model_hash
+from fairflows.table.keys import Key
 
 pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
 
@@ -184,7 +184,7 @@ def test_8_counts_are_counted_and_no_cell_is_small(shared):
 
 
 def test_9_files_are_encoded_in_batches_as_tables_are(shared, rows, cells_of, tmp_path, monkeypatch):
-    monkeypatch.setattr("fairflows.stream.BATCH_ROWS", 50)
+    monkeypatch.setattr("fairflows.stream.files.BATCH_ROWS", 50)
     new = people(300, seed=6)
     mixed = pd.concat([rows.iloc[:300], new]).sample(frac=1, random_state=0)
     mixed.drop(columns="repaid").to_csv(tmp_path / "mixed.csv", index=False)

@@ -15,9 +15,10 @@ from known_tables import people
 from scipy.spatial import KDTree
 
 import fairflows as ff  # its parts are imported by those tests that use them: a process that is killed needs no torch
-from fairflows import DataError, FairMatching, Release, Table, decode_file, encode_file, load, save, stream
+from fairflows import DataError, FairMatching, Release, Table, decode_file, encode_file, load, save
 from fairflows.paper.baselines import RawFeatures
-from fairflows.stream import shuffled, write_table
+from fairflows.stream import files
+from fairflows.stream.files import shuffled, write_table
 from processes import start
 
 N = 1000
@@ -25,7 +26,7 @@ N = 1000
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(stream, "BATCH_ROWS", 100)
+    monkeypatch.setattr(files, "BATCH_ROWS", 100)
 
 
 def rows(n=N):
@@ -208,8 +209,8 @@ def encode_and_die(model, source, target):
         if done > 500:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    stream.BATCH_ROWS = 100  # in this process
-    stream.progress_bar = lambda verb: nullcontext(in_the_middle)
+    files.BATCH_ROWS = 100  # in this process
+    files.progress_bar = lambda verb: nullcontext(in_the_middle)
     encode_file(load(model), source, target, sensitive="sex", identifier="person")
 
 

@@ -35,7 +35,7 @@ from fairflows.encoder.base import Encoder, Inversion
 from fairflows.encoder.fair_matching import CellModel, ExactLaw, cells_of_encoded, inverse_map
 from fairflows.exceptions import DataError
 from fairflows.table.columns import Grid, find_grid, is_number, numbers
-from fairflows.table.persons import content_hashes
+from fairflows.table.keys import content_hashes
 from fairflows.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]

@@ -23,7 +23,7 @@ from fairflows.display import ATTACK, CERTIFIED, MODEL, Bound, draw_bounds, html
 from fairflows.exceptions import DataError
 from fairflows.report import words
 from fairflows.table.json_text import parse_json, read_as, read_text, stated_fields
-from fairflows.table.persons import Secret, fingerprint
+from fairflows.table.keys import Secret, fingerprint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

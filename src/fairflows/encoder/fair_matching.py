@@ -26,7 +26,8 @@ from fairflows.encoder.rows import FloatArray, Groups, LabelsLike, Rows, RowsLik
 from fairflows.exceptions import DataError, check_count, check_share
 from fairflows.table.columns import Schema
 from fairflows.table.frames import Frame, TableLike
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 
 _HELD_OUT = 0.2

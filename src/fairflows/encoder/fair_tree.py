@@ -18,7 +18,8 @@ from fairflows.encoder.rows import Label, Rows, TrainingRows, known_label
 from fairflows.encoder.scores import Score, ScoreColumn, check_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.table.columns import own_types
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Places, content_hashes
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting, content_hashes
+from fairflows.table.persons import Persons, Places
 
 _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many trees, which take twice as long to encode
 # Rows that the label's score is learnt from, and those behind the scores that nodes are chosen by.

@@ -32,7 +32,8 @@ from fairflows.table.columns import (
     sorted_values,
 )
 from fairflows.table.frames import ColumnLike, Frame, TableLike, has_names, is_polars, materialised, to_pandas
-from fairflows.table.persons import Key, Persons, check_key, new_key
+from fairflows.table.keys import Key, check_key, new_key
+from fairflows.table.persons import Persons
 from fairflows.table.table import Role, Table, role_column
 
 if TYPE_CHECKING:

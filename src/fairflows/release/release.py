@@ -50,7 +50,9 @@ from fairflows.release.row_law import RowLaw
 from fairflows.release.score import cell_scores, releases_score
 from fairflows.table.columns import Dtype, common_schema, own_type, own_types, places_in, plain_numbers, shown
 from fairflows.table.frames import Frame, has_names, materialised, to_pandas
-from fairflows.table.persons import Hashes, Key, Ledger, Persons, Places, content_hashes, keyed_hashes, new_key
+from fairflows.table.keys import Hashes, Key, content_hashes, keyed_hashes, new_key
+from fairflows.table.ledger import Ledger, RowsSeen
+from fairflows.table.persons import Persons, Places
 from fairflows.table.reading import check_texts
 from fairflows.table.table import Role, Table
 from fairflows.threads import one_thread
@@ -442,7 +444,7 @@ class Release(Encoder):
         if self.table_ is None:
             return super().already_used(table)
         training, *choices = self.ledger_.used
-        seen = self.ledger_.read(table.X, table.persons)
+        seen = RowsSeen.of(table.X, table.persons, self.ledger_.key)
         used = Ledger(self.key_, choices).already_used(seen)
         if self.kept_counts(table) is None:
             used += training.under_other_names(seen)

@@ -20,7 +20,7 @@ from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup,
 from fairflows.release.number_ranges import NumberRanges, Places, is_shared
 from fairflows.release.rules import BoolArray, Rule, check_rules
 from fairflows.table.columns import Dtype, Schema, check_known, floats, has_order, is_number
-from fairflows.table.persons import Hashes, Secret, keyed_hashes
+from fairflows.table.keys import Hashes, Secret, keyed_hashes
 
 Part = Levels | NumberRanges
 
