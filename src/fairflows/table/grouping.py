@@ -15,7 +15,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError, check_count, warn_user
-from fairflows.table.columns import Schema, check_known, floats, is_number, kind_of_values, of_one_type, printed
+from fairflows.table.columns import (
+    Schema,
+    check_column,
+    check_known,
+    floats,
+    is_number,
+    kind_of_values,
+    of_one_type,
+    printed,
+)
 
 OTHER = "other"
 """The name of the group that small groups are merged into."""
@@ -40,6 +49,7 @@ class Grouping:
         What each sensitive column holds before it is grouped, in the words of a `Schema`.
     cuts : dict
         The cut points of a column of numbers, in order. A value belongs to the group above a cut point that it equals.
+        Both are compared in single precision, because a later file may hold 0.7 as a float of 32 or of 64 bits.
     merged : dict
         The final name of every group if small groups were merged, else empty.
     missing : bool
@@ -88,7 +98,7 @@ class Grouping:
         columns = _of_one_type(columns.set_axis(list(self.kinds), axis=1))
         columns = Schema(self.kinds).apply(columns)
         parts = {
-            column: _cut(columns[column], self.cuts[column]) if column in self.cuts else columns[column]
+            column: _cut(column, columns[column], self.cuts[column]) if column in self.cuts else columns[column]
             for column in self.kinds
         }
         if self.missing:
@@ -194,11 +204,20 @@ def _cut_points(name: str, column: pd.Series, wanted: Sequence[float]) -> list[f
     if not is_number(column.dtype) or column.isna().all():
         found = kind_of_values(column)
         raise DataError(f"Column {name!r} must hold numbers to be cut into groups; it holds {found}.")
+    check_column(name, column)
     values = column.dropna().to_numpy(dtype=np.float64)
     points = [float(point) for point in wanted]
-    if not points or not np.isfinite(points).all() or any(b <= a for a, b in pairwise(points)):
+    if not points or not np.isfinite(_single(points)).all() or any(b <= a for a, b in pairwise(_single(points))):
         raise DataError(f"groups must have cut points in rising order for column {name!r}; got {wanted!r}.")
-    counts = np.histogram(values, [-np.inf, *points, np.inf])[0]
+    for point, held in zip(points, _single(points).astype(np.float64), strict=True):
+        is_other = (values != point) & ((values != held) | point.is_integer())
+        alike = values[(_single(values) == held) & is_other]
+        if len(alike):
+            raise DataError(
+                f"Column {name!r} holds {float(alike[0])!r}, which a float of 32 bits cannot tell from the cut point "
+                f"{point!r}: a file with such floats would have other groups. Choose a cut point between two values."
+            )
+    counts = np.bincount(np.digitize(_single(values), _single(points)), minlength=len(points) + 1)
     if not counts.all():
         empty = _cut_names(points)[int(np.argmin(counts > 0))]
         raise DataError(
@@ -214,9 +233,19 @@ def _cut_names(points: Sequence[float]) -> list[str]:
     return [f"under {texts[0]}", *between, f"{texts[-1]} and over"]
 
 
-def _cut(column: pd.Series, points: Sequence[float]) -> pd.Series:
-    group = np.array(_cut_names(points), dtype=object)[np.digitize(floats(column), points)]
+def _cut(name: str, column: pd.Series, points: Sequence[float]) -> pd.Series:
+    """Return the group of each value, the same whether a file holds it as a float of 32 or of 64 bits."""
+    check_column(name, column)
+    if column.dtype == np.float16:
+        raise DataError(f"Column {name!r} must hold floats of at least 32 bits to be cut into groups; got float16.")
+    group = np.array(_cut_names(points), dtype=object)[np.digitize(_single(floats(column)), _single(points))]
     return pd.Series(group, index=column.index, dtype=object).where(column.notna())
+
+
+def _single(values: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """Round to single precision; what is beyond its range is infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype=np.float64).astype(np.float32)
 
 
 def _merged(group: pd.Series, fewest: int, identifier: pd.Series | None) -> dict[str, str]:
