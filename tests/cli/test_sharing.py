@@ -152,3 +152,16 @@ def test_share_says_what_describe_finds(run, tmp_path):
     said = " ".join(err.split())
     assert "! person has 600 different values in 600 rows" in said
     assert "Columns that give sex away by themselves, most first: title (100%)" in said
+
+
+@pytest.mark.parametrize(("gaps", "words"), [(0, []), (9, ["--missing-group", "drop"])])
+def test_groups_may_be_coded_by_floats(run, tmp_path, gaps, words):
+    """The parts of a table hold 0 and 1 where the table holds 0.0 and 1.0."""
+    rows = loans(900, 3).drop(columns="since")
+    sex = (rows["sex"] == "f").astype(float).where(rows.index >= gaps)
+    rows.assign(sex=sex).to_csv(tmp_path / "loans.csv", index=False)
+    words = [*ROLES, *words, "--quick", "--target", "0.5", "-o", tmp_path / "out"]
+    run("share", tmp_path / "loans.csv", *words, ends=0)
+    n = json.loads((tmp_path / "out" / "certificate.json").read_text())["n"]
+    assert n == {"0": (sex == 0).sum(), "1": (sex == 1).sum()}
+    run("verify", tmp_path / "out", tmp_path / "loans.csv", ends=0)

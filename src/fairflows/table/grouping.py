@@ -24,6 +24,7 @@ from fairflows.table.columns import (
     kind_of_values,
     of_one_type,
     printed,
+    whole_where_exact,
 )
 
 OTHER = "other"
@@ -98,7 +99,7 @@ class Grouping:
         columns = _of_one_type(columns.set_axis(list(self.kinds), axis=1))
         columns = Schema(self.kinds).apply(columns)
         parts = {
-            column: _cut(column, columns[column], self.cuts[column]) if column in self.cuts else columns[column]
+            column: _cut(column, columns[column], self.cuts[column]) if column in self.cuts else _plain(columns[column])
             for column in self.kinds
         }
         if self.missing:
@@ -192,7 +193,7 @@ def joined(columns: pd.DataFrame) -> pd.Series:
     """Return one group for each combination of values that occurs: 'sex=female, race=black'."""
     if columns.shape[1] == 1:
         return columns.iloc[:, 0]
-    texts = [columns[name].map(lambda value, name=name: f"{name}={value}", na_action="ignore") for name in columns]
+    texts = [f"{name}=" + _as_text(columns[name]) for name in columns]
     together = texts[0].str.cat(texts[1:], sep=", ")
     if together.nunique() != len(columns.dropna().drop_duplicates()):
         raise DataError(f"The values of {', '.join(map(repr, columns))} run together when joined; rename some.")
@@ -240,6 +241,12 @@ def _cut(name: str, column: pd.Series, points: Sequence[float]) -> pd.Series:
         raise DataError(f"Column {name!r} must hold floats of at least 32 bits to be cut into groups; got float16.")
     group = np.array(_cut_names(points), dtype=object)[np.digitize(_single(floats(column)), _single(points))]
     return pd.Series(group, index=column.index, dtype=object).where(column.notna())
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    """Return codes such as 0.0 and 1.0 as whole numbers, which they become in parts of a table, too."""
+    is_known_number = is_number(column.dtype) and not column.isna().any()
+    return whole_where_exact(column) if is_known_number else column
 
 
 def _single(values: npt.ArrayLike) -> npt.NDArray[np.float32]:
