@@ -165,3 +165,15 @@ def test_groups_may_be_coded_by_floats(run, tmp_path, gaps, words):
     n = json.loads((tmp_path / "out" / "certificate.json").read_text())["n"]
     assert n == {"0": (sex == 0).sum(), "1": (sex == 1).sum()}
     run("verify", tmp_path / "out", tmp_path / "loans.csv", ends=0)
+
+
+def test_a_target_below_what_half_known_tells_is_refused(run, tmp_path):
+    """With 170 persons in each group two cells tell .1155 in one half of twenty; .0975 was stated, and certified."""
+    rows = loans(340, 3).assign(sex=["f", "m"] * 170)
+    rows.to_csv(tmp_path / "loans.csv", index=False)
+    words = ["share", tmp_path / "loans.csv", *ROLES, "--output", "cell", "--quick", "-o", tmp_path / "out"]
+    err = run(*words, "--target", "0.1", ends=2)[2]
+    assert "is too small for the target Δ ≤ 0.1: it has 170 persons, and the lowest target" in err
+    run(*words, "--target", "0.12", ends=0)
+    stated = json.loads((tmp_path / "out" / "certificate.json").read_text())["statements"][0]
+    assert 0.106 < stated["known_half"] < 0.12
