@@ -177,3 +177,18 @@ def test_a_target_below_what_half_known_tells_is_refused(run, tmp_path):
     run(*words, "--target", "0.12", ends=0)
     stated = json.loads((tmp_path / "out" / "certificate.json").read_text())["statements"][0]
     assert 0.106 < stated["known_half"] < 0.12
+
+
+def test_public_files_name_no_group_that_was_merged(run, tmp_path):
+    rows = loans(900, 3).drop(columns="since")
+    rows.loc[:9, "sex"], rows.loc[10:29, "sex"] = "CANARYrace", "CANARYother"
+    rows.to_csv(tmp_path / "loans.csv", index=False)
+    words = [*ROLES, "--merge-small", "25", "--quick", "--target", "0.9", "-o", tmp_path / "out"]
+    run("share", tmp_path / "loans.csv", *words, ends=0)
+    out = tmp_path / "out"
+    assert "&#39;CANARYother&#39; and &#39;CANARYrace&#39; are one group" in (out / "report.html").read_text()
+    private = {"report.html", "report.json", "run.json"}
+    public = [path for path in out.iterdir() if path.is_file() and path.name not in private]
+    assert len(public) == 7
+    assert "small groups are one group" in (out / "report-public.html").read_text()
+    assert not [path.name for path in public if b"CANARY" in path.read_bytes()]

@@ -74,14 +74,27 @@ class Grouping:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the groups for the reader of any result."""
-        cut = [f"{name} was cut into groups: {', '.join(_cut_names(points))}" for name, points in self.cuts.items()]
-        others: dict[str, list[str]] = {}
-        for before, group in self.merged.items():
-            others.setdefault(group, []).append(before)
+        """Notes on the groups for the owner of the table."""
+        merged = [f"{_listed(names)} are one group, {group!r}" for group, names in self._parts_of_merged().items()]
+        return self._notes_on_values() + merged
+
+    @property
+    def public_notes(self) -> list[str]:
+        """Notes on the groups for receivers of a release, who must not learn the names of small groups."""
+        return self._notes_on_values() + [f"small groups are one group, {group!r}" for group in self._parts_of_merged()]
+
+    def _notes_on_values(self) -> list[str]:
+        found = [f"{name} was cut into groups: {', '.join(_cut_names(points))}" for name, points in self.cuts.items()]
         if self.missing:
-            cut.append(f"rows without {' or '.join(self.kinds)} are a group of their own, {MISSING!r}")
-        return cut + [f"{_listed(names)} are one group, {group!r}" for group, names in others.items() if len(names) > 1]
+            found.append(f"rows without {' or '.join(self.kinds)} are a group of their own, {MISSING!r}")
+        return found
+
+    def _parts_of_merged(self) -> dict[str, list[str]]:
+        """Return the groups that each merged group was made of."""
+        parts: dict[str, list[str]] = {}
+        for before, group in self.merged.items():
+            parts.setdefault(group, []).append(before)
+        return {group: names for group, names in parts.items() if len(names) > 1}
 
     def schema(self, columns: Sequence[str]) -> Schema:
         """Return the required kinds of sensitive columns with these names in a later table, in order."""
