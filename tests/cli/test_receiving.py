@@ -40,6 +40,20 @@ def test_a_receiver_accepts_the_true_files(run, received):
     run("check", received, ends=1)
 
 
+@pytest.mark.parametrize("suffix", ["backup", "parquet", "a", "CSV", "csv.gz"])
+def test_a_folder_is_checked_by_the_file_that_its_certificate_names(run, received, suffix):
+    """An altered table beside a copy of the true one passed: the first shared.* was taken."""
+    shared = received / "shared.csv"
+    shutil.copy(shared, received / f"shared.{suffix}")
+    shared.write_text(shared.read_text().replace("\n", "\n\n", 1).replace("0", "1", 1))
+    out = run("check", received, ends=1)[1]
+    assert "FAILED   file" in out
+    shared.unlink()
+    out = run("check", received, ends=1)[1]
+    assert "UNKNOWN  file" in out
+    assert "holds no 'shared.csv', which the certificate names: state the file" in out
+
+
 def test_the_house_can_still_verify_what_names_its_file(run, made):
     run("verify", made / "out", made / "loans.csv", ends=0)
     certificate = json.loads((made / "out" / "certificate.json").read_text())

@@ -62,7 +62,7 @@ class Checked:
         has_counts = any(statement.counts for statement in self.certificate.statements)
         shown = "the bounds follow from the counts" if has_counts else "nothing is certified of the true distribution"
         if not self:
-            return f"{shown.capitalize()}; that this file belongs to the certificate is only claimed."
+            return f"{shown.capitalize()}; that a file belongs to the certificate is only claimed."
         status = "" if self.certificate.is_good else f" It is not a promise: its status is {self.certificate.status}."
         if any(result.what == "file" for result in self.results):
             return f"All checks passed: {shown}, and the file is one that the producer names.{status}"
@@ -98,7 +98,7 @@ def check(
     certificate : path
         ``certificate.json``, or a folder that holds it.
     file : path, default=None
-        A released file; by default the shared table in that folder.
+        A released file; by default the file in that folder that the certificate names.
     max_known_half, max_population : float, default=None
         Limits, for a gate in a pipeline: on the 95 % point of the table's Δ when half of its groups are known, and on
         the bound on persons to come. A certificate that states more, or nothing about it, fails.
@@ -128,11 +128,17 @@ def check(
     All checks passed: the bounds follow from the counts. No file was compared.
     """
     path = Path(certificate)
-    if path.is_dir():
-        file = next(iter(path.glob("shared.*")), None) if file is None else file
-        path /= "certificate.json"
+    in_folder = path.is_dir()
+    path = path / "certificate.json" if in_folder else path
     document = Certificate.read(path)
     results = list(_check_statements(document))
+    if in_folder and file is None and document.released_files:
+        named = path.parent / Path(next(iter(document.released_files))).name
+        if named.is_file():
+            file = named
+        else:
+            text = f"The folder holds no {named.name!r}, which the certificate names: state the file to be checked."
+            results.append(Result("file", "UNKNOWN", text))
     listed = FileList.read(list_beside(path)) if list_beside(path).is_file() else None
     if listed is not None and listed.certificate != file_sha256(path):
         wrong = "The producer's list of files is about another certificate, or this one was changed since."
