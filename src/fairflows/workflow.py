@@ -19,7 +19,8 @@ from fairflows.bounds.arguments import affordable_draws
 from fairflows.bounds.planning import TARGETS
 from fairflows.certificate.certificate import Certificate, status_of, table_statement
 from fairflows.certificate.certify import Counted, certify
-from fairflows.certificate.check import difference_from_counts
+from fairflows.certificate.digest import contents_of, kinds_of
+from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.looks import open_looks
 from fairflows.display import html_card, say
@@ -498,7 +499,8 @@ class Shared:
                         self.release, whole, shared, time_formats=self.run.time_formats, found=found, **self.run.roles
                     )
                 certificate = of_whole_file(certificate, found)
-            certificate = naming_released_file(certificate, shared, n_rows).sealed(self.release.key_)
+            kinds = kinds_of(to_arrow(self.table).schema)
+            certificate = naming_released_file(certificate, shared, n_rows, kinds).sealed(self.release.key_)
             contents = {**self.report.contents, "certificate": certificate.to_dict()}
             if whole is not None:
                 told = (
@@ -566,13 +568,15 @@ def of_whole_file(certificate: Certificate, found: Found) -> Certificate:
     )
 
 
-def naming_released_file(certificate: Certificate, path: Path, n_rows: int) -> Certificate:
-    """Return the certificate, without a seal, with the SHA-256 of a released file of so many rows."""
+def naming_released_file(certificate: Certificate, path: Path, n_rows: int, kinds: dict[str, str]) -> Certificate:
+    """Return the certificate, without a seal, with the SHA-256 and the contents of a released file."""
     headline = certificate.headline
     counted = headline is not None and sum(headline.n.values()) == n_rows
     if headline is not None and counted:  # the cells behind drawn rows are not in the file
-        counted = headline.about == "table" if certificate.draws_rows else not difference_from_counts(path, headline)
-    return certificate.with_file(path.name, file_sha256(path), counted=counted)
+        counted = (
+            headline.about == "table" if certificate.draws_rows else not difference_from_counts(path, headline, kinds)
+        )
+    return certificate.with_file(path.name, file_sha256(path), contents_of(path, kinds), counted=counted)
 
 
 def check_place(out: Path, source: Path | None = None, *, replace: bool) -> None:

@@ -174,13 +174,14 @@ def test_a_name_twice_in_a_certificate_is_refused(run, folder):
 def test_a_file_with_other_columns_than_were_released_fails(run, folder):
     certificate, shared = folder / "named" / "certificate.json", pd.read_csv(folder / "named" / "shared.csv")
     run("check", certificate, folder / "named" / "shared.csv", ends=0)
-    for frame, words in (
-        (shared.assign(sex="f"), "It holds the sensitive column 'sex'"),
-        (shared.assign(notes="x"), "It holds the column 'notes', which no released row has"),
-        (shared.drop(columns="town"), "It lacks the column 'town'"),
+    for frame, words, listing in (
+        (shared.assign(sex="f"), "It holds the sensitive column 'sex'", "it holds the column 'sex', which was not"),
+        (shared.assign(notes="x"), "It holds the column 'notes', which no released row has", "it holds the column 'n"),
+        (shared.drop(columns="town"), "It lacks the column 'town'", "it lacks the column 'town'"),
     ):
         frame.to_csv(folder / "later.csv", index=False)
-        ff.certificate.file_list.list_files(certificate, [folder / "later.csv"])  # by mistake
+        with pytest.raises(ff.DataError, match=listing):
+            ff.certificate.file_list.list_files(certificate, [folder / "later.csv"])
         out = run("check", certificate, folder / "later.csv", ends=1)[1]
         assert words in out
 

@@ -1,7 +1,7 @@
 """The producer's list of files that were released under a certificate after it was made.
 
-It lies beside the certificate, ``certificate.files.json`` for ``certificate.json``, and holds the SHA-256 of each file
-beside that of the certificate.
+It lies beside the certificate, ``certificate.files.json`` for ``certificate.json``, and holds the SHA-256 of each file,
+and the digest of its contents, beside the SHA-256 of the certificate.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.digest import contents_of
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_file
 from fairflows.table.json_text import parse_json, read_as, read_text
 
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class FileList:
     format: int  # the version of the JSON
     certificate: str  # SHA-256 of the certificate's file
     files: dict[str, str] = field(default_factory=dict)  # SHA-256 of each file, by the file's name
+    contents: dict[str, str] = field(default_factory=dict)  # the digest of what each of them holds
 
     @classmethod
     def read(cls, path: Path) -> FileList:
@@ -47,7 +49,10 @@ def list_files(certificate: str | Path, files: Sequence[str | Path]) -> FileList
     file takes its place. A list that is about another certificate is refused.
     """
     path = Path(certificate)
-    Certificate.read(path)  # which refuses anything else
+    document = Certificate.read(path)
+    kinds = None if document.contents is None else document.contents.kinds
+    added = {Path(file).name: file_sha256(Path(file)) for file in files}
+    held = {} if kinds is None else {Path(file).name: contents_of(Path(file), kinds).sha256 for file in files}
     target = list_beside(path)
     listed = FileList(_FORMAT, file_sha256(path))
     if target.is_file():
@@ -55,7 +60,7 @@ def list_files(certificate: str | Path, files: Sequence[str | Path]) -> FileList
         if known.certificate != listed.certificate:
             raise DataError(f"{target}: is about another certificate, or this one was changed since; remove it first.")
         listed = known
-    listed = replace(listed, files={**listed.files, **{Path(file).name: file_sha256(Path(file)) for file in files}})
+    listed = replace(listed, files={**listed.files, **added}, contents={**listed.contents, **held})
     with new_file(target) as side:
         side.write_text(json.dumps(vars(listed), indent=2, ensure_ascii=False), encoding="utf-8")
     return listed
