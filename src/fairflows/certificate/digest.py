@@ -16,6 +16,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context
 from hashlib import sha256
 from pathlib import Path
 
@@ -49,6 +50,7 @@ _TIME = (
 )
 _PARTS = ("day", "minute", "second", "below", "zone")
 _WITH_ZONE, _UTC = r"^(.{10}[T ].*?) ?(Z|[+-][0-9:]+)$", r"^(Z|[+-]00(:?00)?)$"
+_FIFTEEN_DIGITS = Context(prec=15, rounding=ROUND_HALF_UP)
 _BLOCK = 2**22  # bytes decoded at once
 
 
@@ -96,9 +98,8 @@ def released_columns(path: Path, kinds: Mapping[str, str]) -> Iterator[dict[str,
     """Yield the canonical text of each column of a file, some thousand rows at a time."""
     file = open_released(path, kinds)
     with reading(path):
-        others, lacking = (
-            [name for name in a if name not in b] for a, b in ((file.columns, kinds), (kinds, file.columns))
-        )
+        others = [name for name in file.columns if name not in kinds]
+        lacking = [name for name in kinds if name not in file.columns]
         if lacking:
             raise DataError(f"it lacks the column {lacking[0]!r}.")
         if others:
@@ -113,10 +114,10 @@ def released_columns(path: Path, kinds: Mapping[str, str]) -> Iterator[dict[str,
 def canonical_text(values: pa.Array, kind: str) -> pa.Array:
     """Return values as text, one for each value, in whatever form they come; missing for a value of another kind.
 
-    A missing value and an empty text are empty. Text is as it is, with line feeds for all ends of lines. The others
-    are: true or false; all digits of a whole number; the 16 hexadecimal digits of the float of 64 bits that is
-    nearest to a number (8 of 32 bits); 2024-02-29T13:30:00 for a time, with decimals of a second where there are some,
-    that with a time zone in UTC; the microseconds of a duration.
+    A missing value and an empty text are empty. Text stays as it is, but for its ends of lines, which become line
+    feeds. A boolean is true or false, a whole number its digits, and a number the 16 hexadecimal digits of a float of
+    64 bits, after rounding to 15 significant digits (8 digits for 32 bits). A time is written as 2024-02-29T13:30:00,
+    in UTC where it has a time zone, and with decimals of the second where there are any; a duration in microseconds.
 
     Examples
     --------
@@ -231,11 +232,19 @@ def _joined(columns: Iterable[pa.Array]) -> pa.Array:
 
 def _hexadecimal(values: pa.Array, bits: int) -> pa.Array:
     """Return the hexadecimal digits of each number as a float, big-endian; a missing one has those of 0."""
-    numbers = values.to_numpy(zero_copy_only=False) if values.null_count == 0 else values.fill_null(0).to_numpy()
+    numbers = (_with_15_digits(values) if bits == 64 else values).fill_null(0).to_numpy(zero_copy_only=False)
     held = (numbers + 0.0).astype(f">f{bits // 8}")  # -0.0 becomes 0.0
     digits = held.tobytes().hex().encode()
     offsets = np.arange(0, len(digits) + 1, bits // 4, dtype=np.int32)
     return pa.StringArray.from_buffers(len(held), pa.py_buffer(offsets), pa.py_buffer(digits))
+
+
+def _with_15_digits(numbers: pa.Array) -> pa.Array:
+    """Round floats to 15 significant digits, halves away from zero: spreadsheets keep no more."""
+    digits = pc.replace_substring_regex(numbers.cast(pa.string()), r"e.*|\.|-", "")
+    is_long = pc.fill_null(pc.greater(pc.binary_length(pc.utf8_ltrim(digits, "0")), 15), False)
+    rounded = [float(_FIFTEEN_DIGITS.create_decimal_from_float(x)) for x in numbers.filter(is_long).to_pylist()]
+    return pc.replace_with_mask(numbers, is_long, pa.array(rounded, pa.float64())) if rounded else numbers
 
 
 def _number_of(texts: pa.Array) -> pa.Array:
