@@ -15,7 +15,7 @@ from pathlib import Path
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.digest import contents_of
 from fairflows.exceptions import DataError
-from fairflows.table.folders import new_file
+from fairflows.table.folders import locked, new_file
 from fairflows.table.json_text import parse_json, read_as, read_text
 
 _FORMAT = 4
@@ -54,15 +54,17 @@ def list_files(certificate: str | Path, files: Sequence[str | Path]) -> FileList
     added = {Path(file).name: file_sha256(Path(file)) for file in files}
     held = {} if kinds is None else {Path(file).name: contents_of(Path(file), kinds).sha256 for file in files}
     target = list_beside(path)
-    listed = FileList(_FORMAT, file_sha256(path))
-    if target.is_file():
-        known = FileList.read(target)
-        if known.certificate != listed.certificate:
-            raise DataError(f"{target}: is about another certificate, or this one was changed since; remove it first.")
-        listed = known
-    listed = replace(listed, files={**listed.files, **added}, contents={**listed.contents, **held})
-    with new_file(target) as side:
-        side.write_text(json.dumps(vars(listed), indent=2, ensure_ascii=False), encoding="utf-8")
+    with locked(target):
+        listed = FileList(_FORMAT, file_sha256(path))
+        if target.is_file():
+            known = FileList.read(target)
+            if known.certificate != listed.certificate:
+                about = "is about another certificate, or this one was changed since"
+                raise DataError(f"{target}: {about}; remove it first.")
+            listed = known
+        listed = replace(listed, files={**listed.files, **added}, contents={**listed.contents, **held})
+        with new_file(target) as side:
+            side.write_text(json.dumps(vars(listed), indent=2, ensure_ascii=False), encoding="utf-8")
     return listed
 
 
