@@ -50,7 +50,8 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.cell_programme import BinnedScores, CellProgramme, PlannedProgramme, Solution
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.encoder.rows import Label, TrainingRows
+from fairflows.encoder.label import Label
+from fairflows.encoder.rows import TrainingRows
 from fairflows.paper.baselines import FARE
 from fairflows.paper.datasets import load_health, read_acs
 from fairflows.table.table import Table

@@ -67,9 +67,7 @@ def on_dataset(name: str) -> list[dict[str, Any]]:
     }
     found = []
     for k in N_CELLS:
-        release = Release(RawFeatures(), n_cells=k, random_state=0, output="cell").fit_around(
-            encoder, rows, Z, train.y
-        )
+        release = Release(RawFeatures(), n_cells=k, random_state=0, output="cell").fit_around(encoder, rows, Z, train.y)
         counts = {part: counted(release, table) for part, table in parts.items()}
         persons = parts["persons"]
         predicted = release.predict_rows(read_repeatable(release, persons))

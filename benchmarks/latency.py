@@ -24,7 +24,7 @@ from growth import as_table, drawn_rows, encoder_named
 from fairflows import Release
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.stream import encode_batch
+from fairflows.stream.batches import encode_batch
 
 N_COLUMNS, N_GROUPS = 8, 2
 N_FITTED = 20_000

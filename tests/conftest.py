@@ -62,7 +62,7 @@ def pytest_fixture_setup(fixturedef, request):
 @pytest.fixture(scope="session", autouse=True)
 def repeatable_keys():
     """Secret keys that follow from the name of the fixture or test; other ones with FAIRFLOWS_TEST_KEYS=2 and so on."""
-    from fairflows.table import persons  # after the number of threads is set
+    from fairflows.table import keys  # after the number of threads is set
 
     salt = os.environ.get("FAIRFLOWS_TEST_KEYS", "1")
     drawn: Counter[str] = Counter()
@@ -74,7 +74,7 @@ def repeatable_keys():
         return hashlib.shake_256(f"{salt} {whose} {drawn[whose]}".encode()).digest(n)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(persons, "secrets", SimpleNamespace(token_bytes=token_bytes))
+        patch.setattr(keys, "secrets", SimpleNamespace(token_bytes=token_bytes))
         yield
 
 

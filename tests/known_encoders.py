@@ -11,7 +11,7 @@ from fairflows import Encoder, FairTree
 from fairflows.encoder.base import CELL, LatentLaw, Traits
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.paper.baselines import RawFeatures
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 
 
 @dataclass(eq=False, repr=False)

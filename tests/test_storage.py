@@ -16,8 +16,9 @@ import torch
 from torch import distributions as td
 
 from fairflows import DataError, FairCells, FairFlow, FairMatching, FairTree, Release, Table, load, save
+from fairflows.certificate.model_hash import model_hash
 from fairflows.density import FlowDensity, KnownDensity, MixtureDensity
-from fairflows.storage import _HOMES, FORMAT, class_named, model_hash
+from fairflows.storage import _HOMES, FORMAT, class_named
 
 pytestmark = pytest.mark.usefixtures("few_trees", "short_made")
 

@@ -38,7 +38,8 @@ from fairflows.table.columns import (
 from fairflows.table.domain import Levels
 from fairflows.table.frames import TEXT_DTYPE
 from fairflows.table.grid import MAX_STEPS, Grid, find_grid
-from fairflows.table.persons import Key, Persons, Secret, new_key
+from fairflows.table.keys import Key, Secret, new_key
+from fairflows.table.persons import Persons
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -18,14 +18,7 @@ from sklearn.base import clone
 from fairflows.bounds import exact_statistical_distance, statistical_distance
 from fairflows.bounds.arguments import CHOOSING, affordable_draws, delta_of_look
 from fairflows.bounds.planning import check_reachable, most_useful_within
-from fairflows.encoder.base import (
-    Encoder,
-    FloatArray,
-    LatentLaw,
-    cells_of,
-    is_fitted,
-    read_repeatable,
-)
+from fairflows.encoder.base import Encoder, FloatArray, LatentLaw, cells_of, is_fitted, read_repeatable
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError, warn_user
 from fairflows.release.released_table import count_cells

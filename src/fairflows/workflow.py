@@ -18,7 +18,9 @@ from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds.planning import TARGETS
 from fairflows.certificate.certificate import Certificate, status_of, table_statement
 from fairflows.certificate.certify import Counted, certify
-from fairflows.certificate.check import difference_from_counts, file_sha256
+from fairflows.certificate.digest import contents_of, kinds_of
+from fairflows.certificate.file_checks import difference_from_counts
+from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.looks import open_looks
 from fairflows.display import html_card, say
 from fairflows.encoder.base import Encoder
@@ -31,12 +33,13 @@ from fairflows.release.release import Release
 from fairflows.report import words
 from fairflows.report.page import Report, report_contents
 from fairflows.storage import FILES, save
-from fairflows.stream import Found, encode_file, table_schema, to_arrow, write_table
+from fairflows.stream.batches import Found, table_schema, to_arrow
+from fairflows.stream.files import encode_file, write_table
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_document, stated_fields
-from fairflows.table.persons import RowsSeen
+from fairflows.table.ledger import RowsSeen
 from fairflows.table.prospects import check_groups
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
@@ -169,7 +172,7 @@ def share(
     rows = fitted.rows.iloc[order].reset_index(drop=True)
     run = Run.of(table, random_state)
     with open_looks() as looks:
-        seen = looks.rows(table.X, table.persons)
+        seen = RowsSeen.of(table.X, table.persons, looks.key)
     return Shared(rows, certificate, worth, found, before, fitted.model, Report(contents), run, seen)
 
 
@@ -434,7 +437,8 @@ class Shared:
                         self.release, whole, shared, time_formats=self.run.time_formats, found=found, **self.run.roles
                     )
                 certificate = of_whole_file(certificate, found)
-            certificate = naming_released_file(certificate, shared, n_rows).sealed(self.release.key_)
+            kinds = kinds_of(to_arrow(self.table).schema)
+            certificate = naming_released_file(certificate, shared, n_rows, kinds).sealed(self.release.key_)
             contents = {**self.report.contents, "certificate": certificate.to_dict()}
             if whole is not None:
                 told = (
@@ -502,13 +506,15 @@ def of_whole_file(certificate: Certificate, found: Found) -> Certificate:
     )
 
 
-def naming_released_file(certificate: Certificate, path: Path, n_rows: int) -> Certificate:
-    """Return the certificate, without a seal, with the SHA-256 of a released file of so many rows."""
+def naming_released_file(certificate: Certificate, path: Path, n_rows: int, kinds: dict[str, str]) -> Certificate:
+    """Return the certificate, without a seal, with the SHA-256 and the contents of a released file."""
     headline = certificate.headline
     counted = headline is not None and sum(headline.n.values()) == n_rows
     if headline is not None and counted:  # the cells behind drawn rows are not in the file
-        counted = headline.about == "table" if certificate.draws_rows else not difference_from_counts(path, headline)
-    return certificate.with_file(path.name, file_sha256(path), counted=counted)
+        counted = (
+            headline.about == "table" if certificate.draws_rows else not difference_from_counts(path, headline, kinds)
+        )
+    return certificate.with_file(path.name, file_sha256(path), contents_of(path, kinds), counted=counted)
 
 
 def check_place(out: Path, source: Path | None = None, *, replace: bool) -> None:

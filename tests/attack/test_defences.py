@@ -15,7 +15,7 @@ from fairflows import Table, audit, certify
 from fairflows.codec import Codec
 from fairflows.encoder.base import EncodedColumns, Inversion, LatentLaw
 from fairflows.paper.baselines import RawFeatures
-from fairflows.table.persons import new_key
+from fairflows.table.keys import new_key
 
 N = 4000
 NAMES = ["u", "v", "w"]

@@ -6,7 +6,7 @@ import pytest
 from known_encoders import ClaimingTree
 
 from fairflows import load_adult
-from fairflows.storage import model_hash
+from fairflows.certificate.model_hash import model_hash
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from fairflows import DataError, FairMatching, FairTree, Table, certify, verify
 from fairflows.bounds import cell_upper_bound, delta_of_look, exact_statistical_distance
 from fairflows.certificate.looks import open_looks
 from fairflows.encoder.base import cells_of
+from fairflows.table.ledger import RowsSeen
 
 FIRST = delta_of_look(0.01, 1)
 
@@ -34,7 +35,7 @@ def spent(certificate):
 
 def next_look(rows):
     with open_looks() as looks:
-        return looks.find(looks.rows(rows.X, rows.persons), "a model", "a new request")[0].number
+        return looks.find(RowsSeen.of(rows.X, rows.persons, looks.key), "a model", "a new request")[0].number
 
 
 def test_cells_of_adult_are_certified(model, adult):

@@ -9,8 +9,8 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from fairflows import FairFlow, FairMatching, Release, Table, certify, load, save
+from fairflows.certificate.model_hash import model_hash
 from fairflows.density import FlowDensity, MixtureDensity
-from fairflows.storage import model_hash
 
 pytestmark = [
     pytest.mark.usefixtures("few_trees"),

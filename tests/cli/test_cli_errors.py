@@ -14,7 +14,7 @@ from typer.main import get_command
 from fairflows import DataWarning, FairMatching, Table, save
 from fairflows.cli.main import BUG, app, main, show_warning
 from fairflows.cli.options import _OPTIONS, with_options
-from fairflows.stream import BatchEncoder
+from fairflows.stream.batches import BatchEncoder
 from fairflows.workflow import FORMAT, RUN
 from processes import start
 

@@ -152,3 +152,43 @@ def test_share_says_what_describe_finds(run, tmp_path):
     said = " ".join(err.split())
     assert "! person has 600 different values in 600 rows" in said
     assert "Columns that give sex away by themselves, most first: title (100%)" in said
+
+
+@pytest.mark.parametrize(("gaps", "words"), [(0, []), (9, ["--missing-group", "drop"])])
+def test_groups_may_be_coded_by_floats(run, tmp_path, gaps, words):
+    """The parts of a table hold 0 and 1 where the table holds 0.0 and 1.0."""
+    rows = loans(900, 3).drop(columns="since")
+    sex = (rows["sex"] == "f").astype(float).where(rows.index >= gaps)
+    rows.assign(sex=sex).to_csv(tmp_path / "loans.csv", index=False)
+    words = [*ROLES, *words, "--quick", "--target", "0.5", "-o", tmp_path / "out"]
+    run("share", tmp_path / "loans.csv", *words, ends=0)
+    n = json.loads((tmp_path / "out" / "certificate.json").read_text())["n"]
+    assert n == {"0": (sex == 0).sum(), "1": (sex == 1).sum()}
+    run("verify", tmp_path / "out", tmp_path / "loans.csv", ends=0)
+
+
+def test_a_target_below_what_half_known_tells_is_refused(run, tmp_path):
+    """With 170 persons in each group two cells tell .1155 in one half of twenty; .0975 was stated, and certified."""
+    rows = loans(340, 3).assign(sex=["f", "m"] * 170)
+    rows.to_csv(tmp_path / "loans.csv", index=False)
+    words = ["share", tmp_path / "loans.csv", *ROLES, "--output", "cell", "--quick", "-o", tmp_path / "out"]
+    err = run(*words, "--target", "0.1", ends=2)[2]
+    assert "is too small for the target Δ ≤ 0.1: it has 170 persons, and the lowest target" in err
+    run(*words, "--target", "0.12", ends=0)
+    stated = json.loads((tmp_path / "out" / "certificate.json").read_text())["statements"][0]
+    assert 0.106 < stated["known_half"] < 0.12
+
+
+def test_public_files_name_no_group_that_was_merged(run, tmp_path):
+    rows = loans(900, 3).drop(columns="since")
+    rows.loc[:9, "sex"], rows.loc[10:29, "sex"] = "CANARYrace", "CANARYother"
+    rows.to_csv(tmp_path / "loans.csv", index=False)
+    words = [*ROLES, "--merge-small", "25", "--quick", "--target", "0.9", "-o", tmp_path / "out"]
+    run("share", tmp_path / "loans.csv", *words, ends=0)
+    out = tmp_path / "out"
+    assert "&#39;CANARYother&#39; and &#39;CANARYrace&#39; are one group" in (out / "report.html").read_text()
+    private = {"report.html", "report.json", "run.json"}
+    public = [path for path in out.iterdir() if path.is_file() and path.name not in private]
+    assert len(public) == 7
+    assert "small groups are one group" in (out / "report-public.html").read_text()
+    assert not [path.name for path in public if b"CANARY" in path.read_bytes()]

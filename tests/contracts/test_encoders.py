@@ -18,7 +18,8 @@ from fairflows.density import MixtureDensity
 from fairflows.encoder.base import CELL, Traits, is_fitted
 from fairflows.encoder.rows import Rows, TrainingRows
 from fairflows.paper import baselines
-from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting
+from fairflows.table.keys import NEW_AT_EACH_FIT, Key, KeySetting
+from fairflows.table.ledger import RowsSeen
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -398,7 +399,7 @@ def test_fit_transform_is_fit_then_transform_and_changes_no_setting(name, namele
 
 
 def test_the_ledger_knows_the_training_persons(encoder, table):
-    seen = encoder.ledger_.read(table.X, table.persons)
+    seen = RowsSeen.of(table.X, table.persons, encoder.ledger_.key)
     assert encoder.ledger_.already_used(seen) == table.persons.n
     assert encoder.most_rows_ == table.persons.rows_each().max() > 1
 

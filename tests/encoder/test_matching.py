@@ -7,7 +7,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, DataWarning, FairMatching
 from fairflows.bounds import exact_statistical_distance
-from fairflows.table.persons import Key
+from fairflows.table.keys import Key
 
 KEY = Key(range(32))
 QUICK = {"density": "counts", "key": KEY, "identifier": "person"}

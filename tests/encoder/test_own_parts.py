@@ -7,9 +7,9 @@ from pandas.testing import assert_frame_equal
 from sklearn.base import clone
 
 from fairflows import DataError, FairFlow, Release, audit, certify, load, save, verify
+from fairflows.certificate.model_hash import model_hash
 from fairflows.encoder.base import is_fitted
 from fairflows.paper import make_gaussians
-from fairflows.storage import model_hash
 from own_parts import Linear, Normal
 
 pytestmark = [

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from fairflows import DataWarning, FairFlow, FairMatching, FairTree, Release, Table
 from fairflows.density import MixtureDensity
 from fairflows.paper.baselines import FARE, RawFeatures
-from fairflows.table.persons import Key
+from fairflows.table.keys import Key
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -67,10 +67,7 @@ def test_the_key_does_not_show(kind):
         assert "very secret" not in repr(one)
         assert "very secret" not in f"{one.get_params()} {one.key}"
         assert "very secret" not in one._repr_html_()
-        assert (
-            "very secret"
-            not in repr(Release(one, output="cell")) + Release(one, output="cell")._repr_html_()
-        )
+        assert "very secret" not in repr(Release(one, output="cell")) + Release(one, output="cell")._repr_html_()
         assert one.key == b"very secret key"
 
 

@@ -11,7 +11,8 @@ import pandas as pd
 import fairflows as ff
 from fairflows.bounds import blocks_upper_bound
 from fairflows.encoder.matched_tree import MatchedTree
-from fairflows.table.persons import Key, Persons
+from fairflows.table.keys import Key
+from fairflows.table.persons import Persons
 
 KEY = Key(range(32))
 

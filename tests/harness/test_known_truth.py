@@ -120,7 +120,7 @@ def test_small_files_have_the_law_of_large_ones(size, n_files, fitted, tmp_path)
     population = next(p for p in POPULATIONS if p.name == "unnamed")
     folder, certificate = fitted(population)
     from fairflows.storage import load
-    from fairflows.stream import encode_file
+    from fairflows.stream.files import encode_file
 
     model, rng, parts = load(folder / "out" / "model"), np.random.default_rng(7), []
     for _ in range(n_files):

@@ -14,10 +14,12 @@ import fairflows as ff
 from fairflows import DataError, DataWarning
 from fairflows.bounds import cell_upper_bound
 from fairflows.certificate.certify import Case
+from fairflows.certificate.model_hash import model_hash
 from fairflows.encoder.base import CELL, Traits
 from fairflows.paper.baselines import RawFeatures
-from fairflows.storage import model_hash
-from fairflows.table.persons import Key, Persons
+from fairflows.table.keys import Key
+from fairflows.table.ledger import RowsSeen
+from fairflows.table.persons import Persons
 from fairflows.workflow import naming_released_file
 
 pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
@@ -90,7 +92,7 @@ def test_everybody_is_encoded_by_the_model_that_never_saw_her(shared, rows):
         part = whole.take(np.flatnonzero(fold == f))
         persons = part.persons
         ledger = shared.models_[f].encoder.ledger_
-        assert ledger.already_used(ledger.read(part.X, persons)) == 0
+        assert ledger.already_used(RowsSeen.of(part.X, persons, ledger.key)) == 0
         expected = shared.models_[f].encoder.transform(part)["cell"] + first * f
         np.testing.assert_array_equal(Z["cell"][fold == f], expected)
     order = np.random.default_rng(1).permutation(len(rows))
@@ -431,7 +433,7 @@ def test_what_was_released_once_is_attacked_as_it_was_released(rows, output):
 @pytest.mark.filterwarnings("ignore:Values outside the training range")
 def test_drawn_rows_stream_with_one_type_per_column(rows, tmp_path, monkeypatch):
     """Also where a batch has rows of one fold only."""
-    monkeypatch.setattr("fairflows.stream.BATCH_ROWS", 50)
+    monkeypatch.setattr("fairflows.stream.files.BATCH_ROWS", 50)
     halves = rows.assign(grade=np.where(fold_of(rows) == 0, rows["grade"] + 0.5, rows["grade"]))
     halves = halves.iloc[np.argsort(fold_of(rows), kind="stable")].drop(columns=["seen"])
     shared = ff.Release(best_cells()).fit(table(halves))

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_all_rows_are_released_and_counted(kind, run, tmp_path, monkeypatch):
-    monkeypatch.setattr("fairflows.stream.BATCH_ROWS", 700)
+    monkeypatch.setattr("fairflows.stream.files.BATCH_ROWS", 700)
     whole, source, out = people(9000), tmp_path / f"rows.{kind}", tmp_path / "out"
     whole.to_csv(source, index=False) if kind == "csv" else whole.to_parquet(source)
     settings = ["--sensitive", "sex", "--label", "repaid", "--id", "person", "--quick", "--output", "cell"]

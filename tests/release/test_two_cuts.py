@@ -15,10 +15,10 @@ import fairflows as ff
 from fairflows import DataError, DataWarning
 from fairflows.bounds import blocks_upper_bound, table_distance
 from fairflows.bounds.planning import lowest_target, plan_cells
+from fairflows.certificate.model_hash import model_hash
 from fairflows.encoder.base import begin_fit
 from fairflows.encoder.matched_tree import cut
-from fairflows.storage import model_hash
-from fairflows.table.persons import Key
+from fairflows.table.keys import Key
 
 pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import fairflows as ff
-from fairflows.certificate.check import file_sha256
+from fairflows.certificate.file_list import file_sha256
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,10 @@ from known_tables import people
 from scipy.spatial import KDTree
 
 import fairflows as ff  # its parts are imported by those tests that use them: a process that is killed needs no torch
-from fairflows import DataError, FairMatching, Release, Table, decode_file, encode_file, load, save, stream
+from fairflows import DataError, FairMatching, Release, Table, decode_file, encode_file, load, save
 from fairflows.paper.baselines import RawFeatures
-from fairflows.stream import shuffled, write_table
+from fairflows.stream import files
+from fairflows.stream.files import shuffled, write_table
 from processes import start
 
 N = 1000
@@ -25,7 +26,7 @@ N = 1000
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(stream, "BATCH_ROWS", 100)
+    monkeypatch.setattr(files, "BATCH_ROWS", 100)
 
 
 def rows(n=N):
@@ -197,7 +198,7 @@ def test_other_refusals(frame, flow, tmp_path):
 
 ENCODE = """
 import sys, warnings; warnings.simplefilter("ignore")
-from fairflows.stream import encode_file
+from fairflows.stream.files import encode_file
 from fairflows.storage import load
 encode_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], sensitive="sex", identifier="person")
 """
@@ -208,8 +209,8 @@ def encode_and_die(model, source, target):
         if done > 500:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    stream.BATCH_ROWS = 100  # in this process
-    stream.progress_bar = lambda verb: nullcontext(in_the_middle)
+    files.BATCH_ROWS = 100  # in this process
+    files.progress_bar = lambda verb: nullcontext(in_the_middle)
     encode_file(load(model), source, target, sensitive="sex", identifier="person")
 
 

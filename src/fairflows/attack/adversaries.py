@@ -35,7 +35,7 @@ from fairflows.encoder.fair_matching import CellModel, ExactLaw, cells_of_encode
 from fairflows.exceptions import DataError
 from fairflows.table.columns import is_number, numbers
 from fairflows.table.grid import Grid, find_grid
-from fairflows.table.persons import content_hashes
+from fairflows.table.keys import content_hashes
 from fairflows.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]

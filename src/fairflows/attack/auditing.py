@@ -35,14 +35,15 @@ from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
 from fairflows.certificate.certify import checked_released, most_rows_of
+from fairflows.certificate.model_hash import model_hash
 from fairflows.encoder.base import Encoder, LatentLaw, Model, encode_again, fitted_model
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
-from fairflows.storage import model_hash
 from fairflows.table.columns import has_order
 from fairflows.table.frames import TableLike, to_pandas
-from fairflows.table.persons import RowsSeen, content_hashes
+from fairflows.table.keys import content_hashes
+from fairflows.table.ledger import RowsSeen
 from fairflows.table.table import Table
 from fairflows.threads import one_thread
 

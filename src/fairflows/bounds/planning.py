@@ -74,7 +74,7 @@ def plan_cells(
     >>> plan.n_cells, plan.population < 0.1
     (39, True)
     >>> plan_cells([200, 100], None, 0.01).target
-    0.2
+    0.3
     """
     plan, delta = None, checked_delta(delta)
     for t in TARGETS if target is None else (target,):
@@ -90,7 +90,7 @@ def lowest_target(n_persons: ArrayLike, n_matched: ArrayLike | None = None, spen
     Examples
     --------
     >>> lowest_target([1000, 100]), lowest_target([1000, 20])
-    (0.1, None)
+    (0.11, None)
     """
     targets = [t / 100 for t in range(1, 101) if t / 100 > spend]
 

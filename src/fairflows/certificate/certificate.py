@@ -19,11 +19,12 @@ from fairflows.bounds.arguments import FloatArray
 from fairflows.bounds.blocks import blocks_upper_bound
 from fairflows.bounds.cells import merged_distance, merged_upper_bound
 from fairflows.bounds.shared_table import known_share_distance, table_distance
+from fairflows.certificate.digest import Contents
 from fairflows.display import ATTACK, CERTIFIED, MODEL, Bound, draw_bounds, html_card
 from fairflows.exceptions import DataError
 from fairflows.report import words
 from fairflows.table.json_text import parse_json, read_as, read_text, stated_fields
-from fairflows.table.persons import Secret, fingerprint
+from fairflows.table.keys import Secret, fingerprint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -374,6 +375,8 @@ class Certificate:
         How many releases these rows have had, this one included, by the record of the user's; 0 before one is saved.
     released_files : dict
         SHA-256 of each file that was released with the certificate, by the file's name.
+    contents : Contents or None
+        The contents of the shared table: its digest is that of every file with the same rows, in any order and form.
     counted_file : str
         The one of these files whose rows are the cells of exactly the persons that were counted, so that its own
         histogram is the sum of their counts over the groups; empty where none is.
@@ -403,6 +406,7 @@ class Certificate:
     look: int = 1
     releases: int = 0
     released_files: dict[str, str] = field(default_factory=dict)
+    contents: Contents | None = None
     counted_file: str = ""
     seal: str = ""
     unchecked: bool = field(default=False, compare=False)
@@ -527,14 +531,15 @@ class Certificate:
         text = json.dumps({**self.to_dict(), "seal": ""}, sort_keys=True)
         return replace(self, seal=fingerprint([text], key))
 
-    def with_file(self, name: str, sha256: str, *, counted: bool = False) -> Self:
-        """Return the same certificate, without a seal, naming a file that was released under it.
+    def with_file(self, name: str, sha256: str, contents: Contents | None = None, *, counted: bool = False) -> Self:
+        """Return the same certificate, without a seal, naming a file that was released under it, and its contents.
 
         `counted` says that the rows of the file are those of exactly the persons that were counted.
         """
         return replace(
             self,
             released_files={**self.released_files, name: sha256},
+            contents=contents,
             counted_file=name if counted else self.counted_file,
             seal="",
         )

@@ -33,11 +33,12 @@ from fairflows.certificate.certificate import (
     table_statement,
 )
 from fairflows.certificate.looks import Look, Looks, open_looks
+from fairflows.certificate.model_hash import model_hash
 from fairflows.encoder.base import IntArray, LatentLaw, Model, cells_of, fitted_model
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.release.released_table import ReleasedTable, count_cells
 from fairflows.report.words import ASSUMPTIONS
-from fairflows.storage import model_hash
+from fairflows.table.ledger import RowsSeen
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -450,7 +451,7 @@ def _look(case: Case) -> tuple[int, list[Look]]:
     Knowing the sizes of the groups is not a look at the cells.
     """
     with open_looks() as looks:
-        rows = looks.rows(case.rows.X, case.rows.persons)
+        rows = RowsSeen.of(case.rows.X, case.rows.persons, looks.key)
         request = request_of(looks, case)
         look, others = looks.find(rows, case.name, request) if rows.named else (Look(1, case.name, request), [])
         if case.laws:
@@ -562,7 +563,7 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
     by_trees = case.trees is not None and c.find("population") is not None
     is_comparable = (
         case.trees is not None
-        or model.ledger_.comparable(model.ledger_.read(case.rows.X, persons))
+        or model.ledger_.comparable(RowsSeen.of(case.rows.X, persons, model.ledger_.key))
         or case.table is not None
     )
     applies = {

@@ -1,26 +1,21 @@
 """check: the checks of a certificate and a file that need neither the model nor a secret.
 
-A certificate names the files that were written with it. Files that are encoded later are added to the producer's list
-beside it, ``certificate.files.json`` for ``certificate.json``: their SHA-256 beside that of the certificate.
+A certificate names the files that were written with it; a list beside it names those that were encoded later.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from fairflows.bounds.arguments import checked_delta, delta_of_look
 from fairflows.bounds.derived import rounded_up
 from fairflows.certificate.certificate import (
     Certificate,
     FoldCounts,
-    Plain,
     Statement,
     blocks_statement,
     differing,
@@ -28,60 +23,12 @@ from fairflows.certificate.certificate import (
     status_of,
     table_statement,
 )
-from fairflows.exceptions import DataError
-from fairflows.table.folders import new_file
-from fairflows.table.json_text import parse_json, read_as, read_text
-from fairflows.table.reading import OWN_FORMAT, kind_of, open_table, read_frame
-
-Verdict = Literal["ok", "FAILED", "UNKNOWN", "note"]
+from fairflows.certificate.checked import Checked, Result
+from fairflows.certificate.file_checks import check_file
+from fairflows.certificate.file_list import FileList, file_sha256, list_beside
 
 _TOLERANCE = 1e-9
 _TOLERANCE_OF_DRAWS = 0.01  # relative: quantiles are found by draws, whose numbers differ between versions and machines
-_LIST_FORMAT = 3
-
-
-@dataclass(frozen=True)
-class Result:
-    """Result of one check."""
-
-    what: str  # the subject of the check
-    verdict: Verdict  # UNKNOWN: a check that was asked for could not be made; note: no receiver can check it
-    text: str  # the finding, in a sentence
-
-
-@dataclass(frozen=True)
-class Checked:
-    """Results of `check`; true if every check passed."""
-
-    certificate: Certificate  # it counts as checked where every check passed
-    results: tuple[Result, ...]  # one for each check
-
-    def __bool__(self) -> bool:
-        return all(result.verdict in ("ok", "note") for result in self.results)
-
-    @property
-    def conclusion(self) -> str:
-        """All of it in one sentence."""
-        failed = sum(result.verdict == "FAILED" for result in self.results)
-        if failed:
-            return f"Do not rely on this certificate: {failed} {'checks' if failed > 1 else 'check'} failed."
-        has_counts = any(statement.counts for statement in self.certificate.statements)
-        shown = "the bounds follow from the counts" if has_counts else "nothing is certified of the true distribution"
-        if not self:
-            return f"{shown.capitalize()}; that this file belongs to the certificate is only claimed."
-        status = "" if self.certificate.is_good else f" It is not a promise: its status is {self.certificate.status}."
-        if any(result.what == "file" for result in self.results):
-            return f"All checks passed: {shown}, and the file is one that the producer names.{status}"
-        return f"All checks passed: {shown}. No file was compared.{status}"
-
-    def to_dict(self) -> dict[str, Plain]:
-        """Return plain values, as JSON holds them."""
-        return {"passed": bool(self), "conclusion": self.conclusion, "results": [vars(r) for r in self.results]}
-
-    def __repr__(self) -> str:
-        width = max(len(result.what) for result in self.results)
-        lines = [f"{result.verdict:<8} {result.what:<{width}}  {result.text}" for result in self.results]
-        return "\n".join([*lines, "", self.conclusion])
 
 
 def check(
@@ -93,18 +40,18 @@ def check(
 ) -> Checked:
     """Check a certificate and a released file without the model, the key and the original rows.
 
-    Every bound on the true distribution is computed again from the counts that its statement prints. The file's
-    SHA-256 is compared with those that the certificate names, and with the producer's list beside it
-    (``certificate.files.json``); its columns are compared with those of a released row. Where the file holds the cells
-    of exactly the persons that were counted, its own histogram is compared with the counts. That persons were counted
-    in their true groups cannot be checked.
+    Every bound on the true distribution is computed again from the counts that its statement prints. The file is
+    compared with those that the certificate names, and with the producer's list beside it
+    (``certificate.files.json``): it is one of them byte for byte, or has the same contents in another form, or is
+    another table. Where the file holds the cells of exactly the persons that were counted, its own histogram is
+    compared with the counts. That persons were counted in their true groups cannot be checked.
 
     Parameters
     ----------
     certificate : path
         ``certificate.json``, or a folder that holds it.
     file : path, default=None
-        A released file; by default the shared table in that folder.
+        A released file; by default the file in that folder that the certificate names.
     max_known_half, max_population : float, default=None
         Limits, for a gate in a pipeline: on the 95 % point of the table's Δ when half of its groups are known, and on
         the bound on persons to come. A certificate that states more, or nothing about it, fails.
@@ -134,11 +81,17 @@ def check(
     All checks passed: the bounds follow from the counts. No file was compared.
     """
     path = Path(certificate)
-    if path.is_dir():
-        file = next(iter(path.glob("shared.*")), None) if file is None else file
-        path /= "certificate.json"
+    in_folder = path.is_dir()
+    path = path / "certificate.json" if in_folder else path
     document = Certificate.read(path)
     results = list(_check_statements(document))
+    if in_folder and file is None and document.released_files:
+        named = path.parent / Path(next(iter(document.released_files))).name
+        if named.is_file():
+            file = named
+        else:
+            text = f"The folder holds no {named.name!r}, which the certificate names: state the file to be checked."
+            results.append(Result("file", "UNKNOWN", text))
     listed = FileList.read(list_beside(path)) if list_beside(path).is_file() else None
     if listed is not None and listed.certificate != file_sha256(path):
         wrong = "The producer's list of files is about another certificate, or this one was changed since."
@@ -146,13 +99,8 @@ def check(
         listed = None
     results.append(Result("author", "note", "Nothing here shows who wrote it: get it from the producer directly."))
     if file is not None:
-        path, sha256 = Path(file), file_sha256(Path(file))
-        names = [name for name, known in document.released_files.items() if known == sha256]
-        results.append(_check_file(path, sha256, names, document, listed))
-        is_later = results[-1].verdict == "ok" and not names  # and so has other rows, whatever its name is
-        results.append(_check_columns(path, document))
-        if not any(result.what == "counts" and result.verdict == "FAILED" for result in results):
-            results.append(_check_histogram([] if is_later else [path.name, *names], path, document))
+        has_counts = all(result.what != "counts" or result.verdict != "FAILED" for result in results)
+        results += check_file(Path(file), document, listed, has_counts=has_counts)
     for name, found, most in (
         ("half known", document.known_half, max_known_half),
         ("persons to come", document.cell_upper, max_population),
@@ -373,125 +321,3 @@ def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
 def _said(s: Statement) -> str:
     about = f"a random {s.law}" if s.about == "population" else f"{s.about}, a random {s.law}"
     return about if s.given is None else f"{about} given label {s.given}"
-
-
-# Files --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FileList:
-    """Files that were released under a certificate after it was made."""
-
-    format: int  # the version of the JSON
-    certificate: str  # SHA-256 of the certificate's file
-    files: dict[str, str] = field(default_factory=dict)  # SHA-256 of each file, by the file's name
-
-    @classmethod
-    def read(cls, path: Path) -> FileList:
-        """Read the list in a file."""
-        try:
-            found: FileList = read_as(parse_json(read_text(path)), cls)
-        except ValueError as error:
-            raise DataError(f"{path}: not a list of released files: {error}") from None
-        if found.format != _LIST_FORMAT:
-            raise DataError(f"{path}: written by another release of fairflows (format {found.format}).")
-        return found
-
-
-def list_files(certificate: str | Path, files: Sequence[str | Path]) -> FileList:
-    """Add files to the producer's list beside a certificate, and return the list.
-
-    The files were encoded by the certified model after the certificate was made. One of the same name as an earlier
-    file takes its place. A list that is about another certificate is refused.
-    """
-    path = Path(certificate)
-    Certificate.read(path)  # which refuses anything else
-    target = list_beside(path)
-    listed = FileList(_LIST_FORMAT, file_sha256(path))
-    if target.is_file():
-        known = FileList.read(target)
-        if known.certificate != listed.certificate:
-            raise DataError(f"{target}: is about another certificate, or this one was changed since; remove it first.")
-        listed = known
-    listed = replace(listed, files={**listed.files, **{Path(file).name: file_sha256(Path(file)) for file in files}})
-    with new_file(target) as side:
-        side.write_text(json.dumps(vars(listed), indent=2, ensure_ascii=False), encoding="utf-8")
-    return listed
-
-
-def list_beside(certificate: Path) -> Path:
-    """Return where the list for a certificate is: ``certificate.files.json`` beside ``certificate.json``."""
-    return certificate.with_suffix(".files.json")
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file.") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
-
-
-def difference_from_counts(path: Path, headline: Statement) -> str:
-    """Say how a file's rows differ from a statement's counts of all groups together; empty where they do not.
-
-    A file of cells is compared cell by cell, any other file by its number of rows.
-    """
-    frame = read_frame(path, text_format=OWN_FORMAT if kind_of(path) == "csv" else None)
-    n_counted = sum(headline.n.values())
-    if len(frame) != n_counted:
-        return f"It has {len(frame):,} rows; {n_counted:,} were counted."
-    if list(frame) != ["cell"]:
-        return "" if headline.about == "table" else "It has no column 'cell', but cells were counted."
-    counted: Counter[int] = Counter()
-    for fold in headline.counts:
-        for counts in fold.counts.values():
-            counted.update(dict(zip(fold.cells, counts, strict=True)))
-    found = frame["cell"].value_counts().to_dict()
-    different = [cell for cell in sorted(counted) if found.get(cell, 0) != counted[cell]]
-    if different:
-        cell = different[0]
-        numbers = f"cell {cell} has {found.get(cell, 0):,} and not {counted[cell]:,}"
-        return f"{len(different)} cells have other numbers of rows than were counted: {numbers}."
-    return ""
-
-
-def _check_file(path: Path, sha256: str, names: list[str], c: Certificate, listed: FileList | None) -> Result:
-    """Check whether the producer named the file; `names` are those that the certificate has for its contents."""
-    others = {} if listed is None else listed.files
-    if names:
-        return Result("file", "ok", f"It is {names[0]!r}, byte for byte, which the certificate names.")
-    if sha256 in others.values():
-        return Result("file", "ok", "It is in the producer's list, byte for byte.")
-    if path.name in c.released_files or path.name in others:
-        return Result("file", "FAILED", f"It is not the {path.name!r} that was released: it was changed or replaced.")
-    return Result("file", "UNKNOWN", "No list names it. That it comes from the same model is only claimed.")
-
-
-def _check_columns(path: Path, c: Certificate) -> Result:
-    """Check that a file has the columns of a released row, and not the sensitive one."""
-    found = open_table(path, OWN_FORMAT if kind_of(path) == "csv" else None).columns
-    sensitive = [name for name in found if name == c.sensitive or name in c.sensitive.split(" and ")]
-    if sensitive and not set(sensitive) <= set(c.columns):
-        return Result(
-            "columns", "FAILED", f"It holds the sensitive column {sensitive[0]!r}: it is not a released file."
-        )
-    missing, others = ([name for name in a if name not in b] for a, b in ((c.columns, found), (found, c.columns)))
-    if others:
-        return Result("columns", "FAILED", f"It holds the column {others[0]!r}, which no released row has.")
-    if missing:
-        return Result("columns", "FAILED", f"It lacks the column {missing[0]!r}, which every released row has.")
-    return Result("columns", "ok", "It has the columns of a released row, and no others.")
-
-
-def _check_histogram(names: list[str], path: Path, c: Certificate) -> Result:
-    """Check whether a file of these names has as many rows in each cell as were counted, where it should."""
-    if c.headline is None or not c.counted_file or c.counted_file not in names:
-        text = "Not compared with the counts: its rows are not exactly those that were counted."
-        return Result("histogram", "note", text)
-    difference = difference_from_counts(path, c.headline)
-    text = difference or "Its rows are as many as were counted, in each cell where it gives them."
-    return Result("histogram", "FAILED" if difference else "ok", text)

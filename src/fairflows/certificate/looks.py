@@ -30,14 +30,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import platformdirs
 from filelock import FileLock, Timeout
 
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.folders import new_file, write_private
 from fairflows.table.json_text import parse_json
-from fairflows.table.persons import KEY_BYTES, Key, Persons, RowsSeen, fingerprint, is_part, new_key
+from fairflows.table.keys import KEY_BYTES, Key, fingerprint, new_key
+from fairflows.table.ledger import RowsSeen, is_part
 
 ENVIRONMENT = "FAIRFLOWS_LEDGER"
 
@@ -62,10 +62,6 @@ class Looks:
 
     folder: Path
     key: Key  # the record's own secret
-
-    def rows(self, X: pd.DataFrame, persons: Persons) -> RowsSeen:
-        """Hash rows. Those of persons without names are recognised by their values, also in a look that had names."""
-        return RowsSeen.of(X, persons, self.key)
 
     @property
     def releases(self) -> Looks:

@@ -11,9 +11,10 @@ from fairflows.bounds.arguments import delta_of_look
 from fairflows.certificate.certificate import Certificate, Statement, differing, status_of
 from fairflows.certificate.certify import Case, request_of
 from fairflows.certificate.looks import open_looks
+from fairflows.certificate.model_hash import model_hash
 from fairflows.encoder.base import Model, fitted_model
 from fairflows.exceptions import DataError
-from fairflows.storage import model_hash
+from fairflows.table.ledger import RowsSeen
 from fairflows.table.table import Table
 
 _TOLERANCE = 1e-6  # of sums over many draws, between machines
@@ -169,7 +170,8 @@ def _differences_in_looks(c: Certificate, case: Case) -> Iterator[Difference]:
     if not case.rows.persons.named:
         return
     with open_looks() as looks:
-        look, others = looks.find(looks.rows(case.rows.X, case.rows.persons), case.name, request_of(looks, case))
+        rows = RowsSeen.of(case.rows.X, case.rows.persons, looks.key)
+        look, others = looks.find(rows, case.name, request_of(looks, case))
     if not look.date and any(other.number == c.look for other in others):
         yield Difference("look", f"Another certificate is look {c.look} of these persons in the user's record.")
     elif look.date and look.number != c.look:

@@ -252,14 +252,14 @@ def encode(
     """
     model, run = _open_result(folder)
     if engine == "ray":
-        from fairflows.stream import encode_folder
+        from fairflows.stream.engines import encode_folder
 
         if reading != FileFormat():
             raise DataError("engine must be 'local' to read CSV files: Ray reads folders of Parquet files.")
         n_rows = encode_folder(model, source, out, keep=keep or (), **run.roles)
     else:
-        from fairflows.certificate.check import list_files
-        from fairflows.stream import encode_file
+        from fairflows.certificate.file_list import list_files
+        from fairflows.stream.files import encode_file
 
         if Path(out).resolve().parent == folder.resolve():
             raise DataError(f"{out}: the folder holds the result of `fairflows share`; write to another one.")

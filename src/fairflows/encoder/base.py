@@ -32,7 +32,9 @@ from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import Dtype, Schema
 from fairflows.table.domain import Domain
 from fairflows.table.frames import Frame, as_kind_of, has_names, materialised
-from fairflows.table.persons import Key, Ledger, Persons, check_most_rows, new_key
+from fairflows.table.keys import Key, new_key
+from fairflows.table.ledger import Ledger, RowsSeen
+from fairflows.table.persons import Persons, check_most_rows
 from fairflows.table.table import Role, Table
 
 IntArray = npt.NDArray[np.int64]
@@ -380,7 +382,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
 
     def already_used(self, table: Table) -> int:
         """Count the persons of a table (or rows, at least) that the encoder was fitted to, or chosen by."""
-        return self.ledger_.already_used(self.ledger_.read(table.X, table.persons))
+        return self.ledger_.already_used(RowsSeen.of(table.X, table.persons, self.ledger_.key))
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the names of the encoded columns."""

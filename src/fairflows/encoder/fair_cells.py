@@ -21,7 +21,8 @@ from fairflows.encoder.scores import fit_score
 from fairflows.exceptions import DataError, check_choice, check_count
 from fairflows.table.columns import shown
 from fairflows.table.domain import Seen, take
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.persons import Persons
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
 _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is made from

@@ -29,7 +29,9 @@ from fairflows.encoder.label import LabelsLike
 from fairflows.encoder.rows import FloatArray, Groups, Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_choice, check_share
 from fairflows.table.frames import Frame, TableLike
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Ledger, Persons
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.ledger import Ledger
+from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 
 if TYPE_CHECKING:

@@ -19,15 +19,17 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.codec import CellCodec, Levels, one_hot
+from fairflows.codec import CellCodec, one_hot
 from fairflows.density.cell_counts import CellCounts, CellDensity, SmoothedCounts
 from fairflows.encoder.base import EncodedColumns, Encoder, IntArray, LatentLaw, Traits, as_input_type, label_values
 from fairflows.encoder.label import LabelsLike
 from fairflows.encoder.rows import FloatArray, Groups, Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_count, check_share
 from fairflows.table.columns import Schema
+from fairflows.table.domain import Levels
 from fairflows.table.frames import Frame, TableLike
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 
 _HELD_OUT = 0.2

@@ -19,7 +19,8 @@ from fairflows.encoder.tree_growth import StructureRows, grow
 from fairflows.encoder.tree_scores import TreeScores
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.table.domain import take
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Places
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.persons import Persons, Places
 from fairflows.table.reading import check_texts
 
 _ROWS_PER_CHUNK = 2**15

@@ -18,17 +18,11 @@ from sklearn.utils.validation import check_array, validate_data
 
 from fairflows.encoder.label import Label, LabelsLike
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import (
-    Schema,
-    check_kinds,
-    group_numbers,
-    of_one_type,
-    shown,
-    sorted_values,
-)
+from fairflows.table.columns import Schema, check_kinds, group_numbers, of_one_type, shown, sorted_values
 from fairflows.table.domain import Codes, Domain, Outside, take
 from fairflows.table.frames import TableLike, has_names, materialised, to_pandas
-from fairflows.table.persons import Key, Persons, Places, check_key, content_hashes, new_key
+from fairflows.table.keys import Key, check_key, content_hashes, new_key
+from fairflows.table.persons import Persons, Places
 from fairflows.table.table import Role, Table, role_column
 
 if TYPE_CHECKING:

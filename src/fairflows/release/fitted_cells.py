@@ -23,7 +23,8 @@ from fairflows.release.partitions import TreePartition
 from fairflows.release.released_table import count_cells
 from fairflows.table.columns import places_in, shown
 from fairflows.table.domain import Levels
-from fairflows.table.persons import Persons, Places, check_most_rows, content_hashes
+from fairflows.table.keys import content_hashes
+from fairflows.table.persons import Persons, Places, check_most_rows
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from fairflows.release.number_ranges import Places, is_shared
 from fairflows.release.rules import BoolArray
 from fairflows.table.columns import floats
 from fairflows.table.domain import Levels
-from fairflows.table.persons import Hashes, Secret, keyed_hashes
+from fairflows.table.keys import Hashes, Secret, keyed_hashes
 
 
 @dataclass(frozen=True)

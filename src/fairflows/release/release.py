@@ -38,7 +38,9 @@ from fairflows.release.released_table import ReleasedTable
 from fairflows.release.row_law import RowLaw
 from fairflows.release.score import cell_scores, releases_score
 from fairflows.table.frames import Frame, materialised
-from fairflows.table.persons import Ledger, Persons, check_most_rows, content_hashes
+from fairflows.table.keys import content_hashes
+from fairflows.table.ledger import Ledger, RowsSeen
+from fairflows.table.persons import Persons, check_most_rows
 from fairflows.table.table import Role, Table
 
 
@@ -411,7 +413,7 @@ class Release(TransformerMixin, BaseEstimator):
         """
         if self.is_of(table):
             return 0
-        return self.ledger_.already_used(self.ledger_.read(table.X, table.persons))
+        return self.ledger_.already_used(RowsSeen.of(table.X, table.persons, self.ledger_.key))
 
     def is_of(self, table: Table) -> bool:
         """Whether a table is the one that the release was fitted to, in any order of rows."""

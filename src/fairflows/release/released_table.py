@@ -9,7 +9,8 @@ import numpy as np
 
 from fairflows.encoder.base import Cells, FloatArray, IntArray
 from fairflows.encoder.rows import Rows
-from fairflows.table.persons import Hashes, Key, Persons, Places, keyed_hashes
+from fairflows.table.keys import Hashes, Key, keyed_hashes
+from fairflows.table.persons import Persons, Places
 from fairflows.table.table import Table
 
 

@@ -21,7 +21,7 @@ from fairflows.release.own_rows import OwnRows, shared_range
 from fairflows.release.rules import BoolArray, Rule, check_rules
 from fairflows.table.columns import Dtype, Schema, floats
 from fairflows.table.domain import Levels
-from fairflows.table.persons import Secret
+from fairflows.table.keys import Secret
 
 _REDRAWS, _MIXES = 32, 96
 _ROWS_AT_ONCE = 2**15

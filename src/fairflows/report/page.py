@@ -138,7 +138,7 @@ def settings_of(model: Model) -> dict[str, str]:
 
 
 def _data(table: Table, split: str, notes: list[str]) -> Contents:
-    summary = table.summary()
+    summary, grouping = table.summary(), table.grouping
     rates = [name for name in summary if name.startswith("P(")]
     columns = table.columns().reset_index(names="name")[["name", "kind", "values", "missing", "range"]]
     return {
@@ -161,5 +161,6 @@ def _data(table: Table, split: str, notes: list[str]) -> Contents:
         "rates_are_public": not has_few_persons(table.label_counts()).any(),
         "columns": columns.astype({"name": str, "range": str}).to_dict("records"),
         "notes": [*table.notes, *notes],
-        "merged": any(names > 1 for names in Counter(table.grouping.merged.values()).values()),
+        "public_notes": [*(n for n in table.notes if n not in grouping.notes), *grouping.public_notes, *notes],
+        "merged": any(names > 1 for names in Counter(grouping.merged.values()).values()),
     }

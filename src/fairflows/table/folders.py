@@ -1,7 +1,7 @@
 """Write files and folders that appear whole or not at all: beside the target first, then renamed into place.
 
 If a path is a link, its target is written, and the link stays. A process that is killed leaves a hidden file or private
-folder (``.NAME.partial-…``) beside the target, never a partial target.
+folder (``.NAME.partial-…``, ``.NAME.lock``) beside the target, never a partial target.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fairflows.exceptions import DataError
+
+_held: dict[Path, int] = {}  # locks that are held, and the thread that holds each
 
 
 def check_file(target: Path, *sources: Path | None) -> None:
@@ -42,21 +45,43 @@ def check_folder(target: Path) -> None:
 def refuse_other_files(folder: Path, names: Collection[str]) -> None:
     """Raise if a folder to be replaced holds other files than these and the remains of killed writers."""
     for path in sorted(folder.iterdir()):
-        if path.name not in names and ".partial-" not in path.name:
+        is_remains = path.name.startswith(".") and (".partial-" in path.name or path.name.endswith(".lock"))
+        if path.name not in names and not is_remains:
             raise DataError(f"{folder}: holds {path.name!r}, which fairflows did not write; choose another folder.")
+
+
+@contextmanager
+def locked(target: Path, *, wait: bool = True) -> Iterator[None]:
+    """Keep other processes and threads from writing a file or folder for the time of the block.
+
+    Within the block, the same thread may lock the target again. Where another one holds the lock, wait, or raise.
+    """
+    path = _real(target).parent / f".{_real(target).name}.lock"
+    if _held.get(path) == threading.get_ident():
+        yield
+        return
+    file = _open_locked(path, target, wait)
+    _held[path] = threading.get_ident()
+    try:
+        yield
+    finally:
+        del _held[path]
+        path.unlink(missing_ok=True)
+        os.close(file)
 
 
 @contextmanager
 def new_file(target: Path) -> Iterator[Path]:
     """Yield a path to write to. The file takes its place at `target` if the block ends well, else it is removed."""
     check_file(target)
-    target = _real(target)
-    side = target.parent / f"{_side_name(target)}{secrets.token_hex(8)}"
+    real = _real(target)
+    side = real.parent / f"{_side_name(real)}{secrets.token_hex(8)}"
     try:
-        yield side
-        _sync(side)
-        os.replace(side, target)
-        _sync(target.parent)
+        with _named_errors(target):
+            yield side
+            _sync(side)
+            os.replace(side, real)
+            _sync(real.parent)
     finally:
         side.unlink(missing_ok=True)
 
@@ -65,14 +90,15 @@ def new_file(target: Path) -> Iterator[Path]:
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield a private folder (0700) to fill. It takes the place of `target` if the block ends well."""
     check_folder(target)
-    target = _real(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with side_folder(target) as side:
-        yield side
-        for path in (side, *side.rglob("*")):
-            _sync(path)
-        _take_place(side, target)
-        _sync(target.parent)
+    real = _real(target)
+    with _named_errors(target):
+        real.parent.mkdir(parents=True, exist_ok=True)
+        with side_folder(real) as side:
+            yield side
+            for path in (side, *side.rglob("*")):
+                _sync(path)
+            _take_place(side, real)
+            _sync(real.parent)
 
 
 @contextmanager
@@ -97,6 +123,34 @@ def settle_folder(target: Path) -> None:
     target = _real(target)
     if not target.exists() and _previous(target).is_dir():
         _previous(target).rename(target)
+
+
+def _open_locked(path: Path, target: Path, wait: bool) -> int:
+    """Open and lock a file that stands for the right to write a target; return its descriptor."""
+    import fcntl  # which Windows lacks
+
+    while True:
+        with _named_errors(target):
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise DataError(f"{target}: another process is writing it; wait for it, or choose another place.") from None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), os.stat(path)):
+                return file
+        os.close(file)  # the one who held it has removed it meanwhile
+
+
+@contextmanager
+def _named_errors(target: Path) -> Iterator[None]:
+    """Turn errors of the system while a target is written into a `DataError` that names it."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())
+        raise DataError(f"{target}: cannot be written: {reason}.") from error
 
 
 def _take_place(side: Path, target: Path) -> None:

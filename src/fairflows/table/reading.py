@@ -37,12 +37,12 @@ _KINDS: dict[str, Literal["csv", "excel", "parquet"]] = {
     **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
-_SEPARATORS = (",", ";", "\t", "|")
+SEPARATORS = (",", ";", "\t", "|")
 _BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
 _OTHER_ENCODING = "state its encoding, such as encoding='cp1252' (Windows in western Europe) or encoding='utf-16'."
 _UNNAMED = re.compile(r"__index_level_\d+__")  # pandas' name of an index without a name
 
-_MISSING = pa.array(["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"])
+MISSING_WORDS = pa.array(["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"])
 _TRUTHS = pa.array(["True", "TRUE", "true", "False", "FALSE", "false"])
 _NOT_A_NUMBER = r"^[+-]?0[0-9xX]"  # leading zeros, which a number would lose, and 0x10, which Arrow would take for 16
 _LONG = r"^[+-]?[0-9]{19,}$"  # whole numbers that floats would round
@@ -215,7 +215,7 @@ class TextRows:
 
     def read(self, kinds: Mapping[str, str]) -> pa.Table:
         """Return all rows; `kinds` states the required kinds of some columns, as a `Schema` does."""
-        texts = list(self._texts(self.columns))
+        texts = list(self.texts(self.columns))
         types = column_types(texts, kinds, self._decimal, self._other_decimal)
         table = pa.Table.from_batches(texts)
         formats = {name: _time_format(table[name]) for name, kind in types.items() if kind in (*_DAYS[1:], *_MOMENTS)}
@@ -227,8 +227,8 @@ class TextRows:
 
         The file is read twice, because a column of digits may hold a word further down.
         """
-        types = column_types(self._texts(columns), kinds, self._decimal, self._other_decimal)
-        for texts in self._texts(columns):
+        types = column_types(self.texts(columns), kinds, self._decimal, self._other_decimal)
+        for texts in self.texts(columns):
             table = pa.Table.from_batches([texts])
             for start in range(0, table.num_rows, batch_rows):
                 yield self._typed(table.slice(start, batch_rows), types)
@@ -245,7 +245,7 @@ class TextRows:
             line = next((line for line in lines if line.strip()), "")
         if "\0" in line:
             raise UnicodeDecodeError("utf-8", b"", 0, 1, "bytes of zero")
-        found = [mark for mark in _SEPARATORS if line and len(next(csv.reader([line], delimiter=mark))) > 1]
+        found = [mark for mark in SEPARATORS if line and len(next(csv.reader([line], delimiter=mark))) > 1]
         if len(found) > 1:
             settings = " or ".join(f"separator={mark!r}" for mark in found)
             raise DataError(f"the header line has several separators: state the one between two fields ({settings}).")
@@ -255,7 +255,7 @@ class TextRows:
         encoding = "utf-8-sig" if self._encoding.lower() in ("utf-8", "utf8") else self._encoding
         return io.TextIOWrapper(pa.input_stream(self._source), encoding, newline="")
 
-    def _texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns as text, with empty fields missing, some thousand rows at a time."""
         fields = [f"f{self.columns.index(name)}" for name in columns]
         # Columns go by their place, because names may be empty: the header is read as a row, and dropped.
@@ -380,7 +380,7 @@ def _time_format(column: pa.ChunkedArray) -> str:
 def _known(text: pa.Array) -> pa.Array:
     """Return the fields without blanks around them; words for a missing value are missing."""
     trimmed = pc.ascii_trim_whitespace(text)
-    return pc.if_else(pc.is_in(trimmed, value_set=_MISSING), pa.scalar(None, pa.string()), trimmed)
+    return pc.if_else(pc.is_in(trimmed, value_set=MISSING_WORDS), pa.scalar(None, pa.string()), trimmed)
 
 
 def _narrowest(known: pa.Array, candidates: tuple[pa.DataType, ...], decimal: str) -> pa.DataType | None:

@@ -41,7 +41,8 @@ from fairflows.table.grouping import (
     make_grouping,
     rows_kept,
 )
-from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, content_hashes, fingerprint
+from fairflows.table.keys import Hashes, Secret, content_hashes, fingerprint
+from fairflows.table.persons import Persons, check_identifier
 from fairflows.table.reading import TIME_FORMATS, TextFormat, read_frame
 
 PARTS = ("train", "validation", "test")

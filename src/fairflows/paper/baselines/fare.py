@@ -23,7 +23,7 @@ from fairflows.encoder.base import CELL, Encoder, FloatArray, Traits, label_valu
 from fairflows.encoder.rows import Rows, TrainingRows
 from fairflows.exceptions import DataError, check_count, check_share
 from fairflows.table.columns import has_order, sorted_values
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.table import Table
 
 IntArray = npt.NDArray[np.intp]

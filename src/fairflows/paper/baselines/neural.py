@@ -27,7 +27,8 @@ from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.steps import AdamSteps, chosen_device
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Ledger
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.ledger import Ledger
 from fairflows.table.table import Role
 from fairflows.threads import one_thread
 
