@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader
 
 from fairflows import __version__
 from fairflows.certificate.certificate import FORMAT, Certificate
-from fairflows.report.words import not_covered, statement_rows, verdict
+from fairflows.report.verdict import not_covered, statement_rows, verdict
 from fairflows.table.columns import is_number, is_time
 
 Json = dict[str, Any]
@@ -58,9 +58,7 @@ _LATENTS = _Kind(
 
 
 def _kind(certificate: Certificate) -> _Kind:
-    if certificate.draws_rows:
-        return _DRAWN
-    return _LATENTS if "latent" in certificate.released else _CELLS
+    return {"row": _DRAWN, "cell": _CELLS, "latent": _LATENTS}[certificate.released]
 
 
 def export_files(

@@ -16,12 +16,14 @@ import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds.planning import TARGETS
-from fairflows.certificate.certificate import Certificate, status_of, table_statement
-from fairflows.certificate.certify import Counted, certify
+from fairflows.certificate.certificate import Certificate, status_of
+from fairflows.certificate.certify import certify
+from fairflows.certificate.counting import Counted
 from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.looks import open_looks
+from fairflows.certificate.statements import table_statement
 from fairflows.display import html_card, say
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_cells import FairCells
@@ -30,7 +32,7 @@ from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
 from fairflows.exports import EXPORTED, export_files
 from fairflows.release.fitted_cells import held_out_parts
 from fairflows.release.release import Release
-from fairflows.report import words
+from fairflows.report import statement_words, table_words
 from fairflows.report.page import Report, report_contents
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import Found, table_schema, to_arrow
@@ -461,13 +463,13 @@ class Shared:
         return replace_(self, certificate=certificate)
 
     def __repr__(self) -> str:
-        return words.shared_text(self)
+        return table_words.shared_text(self)
 
     def _repr_html_(self) -> str:
-        parts = [part for name, texts in words.sections(self) for part in (f"{name}:", texts)]
+        parts = [part for name, texts in table_words.sections(self) for part in (f"{name}:", texts)]
         return html_card(
-            words.meaning(self.certificate), words.question(self), words.guesses(self), *parts,
-            badge=words.badge(self.certificate),
+            statement_words.meaning(self.certificate), table_words.question(self), table_words.guesses(self), *parts,
+            badge=statement_words.badge(self.certificate),
         )  # fmt: skip
 
 
@@ -494,8 +496,8 @@ def of_whole_file(certificate: Certificate, found: Found) -> Certificate:
             "the cells of all its rows can be counted in one stream."
         )
     counts, groups = found.counts, list(certificate.n)
-    fold = Counted.of(counts[None], (), with_label=False).fold(groups, 0.0)
-    of_table = table_statement(fold, {}).judged(certificate.target)
+    printed = Counted.of(counts[None], (), with_label=False).printed(groups)
+    of_table = table_statement(printed, {}).judged(certificate.target)
     statements = tuple(of_table if s.about == "table" else s for s in certificate.statements)
     return replace_(
         certificate,
@@ -512,7 +514,9 @@ def naming_released_file(certificate: Certificate, path: Path, n_rows: int, kind
     counted = headline is not None and sum(headline.n.values()) == n_rows
     if headline is not None and counted:  # the cells behind drawn rows are not in the file
         counted = (
-            headline.about == "table" if certificate.draws_rows else not difference_from_counts(path, headline, kinds)
+            headline.about == "table"
+            if certificate.released == "row"
+            else not difference_from_counts(path, headline, kinds)
         )
     return certificate.with_file(path.name, file_sha256(path), contents_of(path, kinds), counted=counted)
 

@@ -149,7 +149,7 @@ class Usefulness:
         return asdict(self) | told
 
     def __repr__(self) -> str:
-        from fairflows.report.words import usefulness_text
+        from fairflows.report.worth_words import usefulness_text
 
         return usefulness_text(self)
 

@@ -34,7 +34,7 @@ from fairflows.attack.risks import Risk
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
-from fairflows.certificate.certify import checked_released, most_rows_of
+from fairflows.certificate.certify import most_rows_of, released_by, released_labels
 from fairflows.certificate.model_hash import model_hash
 from fairflows.encoder.base import Encoder, LatentLaw, Model, encode_again, fitted_model
 from fairflows.encoder.fair_matching import ExactLaw
@@ -56,7 +56,7 @@ _MOST_LEVELS = 64  # a column of more levels is described by each level's group 
 _MOST_ROWS, _QUICK_ROWS = 250_000, 10_000  # training rows that adversaries learn from and are tuned on, about
 _MOST_TESTED = 100_000  # rows that they are judged on
 _JUDGED = ("fit", "validation", "test")  # parts that adversaries who know the encoders look at
-_LABEL = "released label"
+_LABEL = "released label {}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +79,10 @@ class Audit:
         δ of the lower bounds.
     density_gap_lower : dict of str to float
         For each group, a lower bound on the distance between its rows and its density.
-    released : tuple of str
-        The attacked parts of the release.
+    released : {"row", "cell", "latent"}, or "representation" for what no encoder made
+        What was attacked.
+    labels : tuple of str
+        The labels that adversaries saw beside it.
     model, rows : str
         Keyed hashes of the model and of the test rows.
     risks : tuple of Risk
@@ -94,10 +96,11 @@ class Audit:
     best: str
     delta: float
     density_gap_lower: dict[str, float]
-    released: tuple[str, ...]
+    released: str
     model: str
     rows: str = ""
     risks: tuple[Risk, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line per adversary: its knowledge, its pair of groups, Δ on validation persons, the lower bound.
@@ -127,7 +130,8 @@ class Audit:
             "delta": self.delta,
             "density_gap_lower": self.density_gap_lower,
             "n": {str(group): count for group, count in zip(self.groups, self.n, strict=True)},
-            "released": list(self.released),
+            "released": self.released,
+            "labels": list(self.labels),
             "model": self.model,
             "rows": self.rows,
             "attacks": lines,
@@ -135,8 +139,7 @@ class Audit:
         }
 
     def __repr__(self) -> str:
-        given = {} if self.model else {"latent": "representation"}  # an array
-        what = " and ".join(given.get(part, part) for part in self.released)
+        what = " and ".join([self.released, *self.labels])
         accuracy, confidence = rounded_down(50 * (1 + self.attack_lower), 1), 100 * (1 - self.delta)
         persons = ", ".join(f"{group}: {count:,}" for group, count in zip(self.groups, self.n, strict=True))
         gaps = ", ".join(f"{group}: {rounded_down(gap)}" for group, gap in self.density_gap_lower.items())
@@ -158,7 +161,7 @@ def audit(
     test: Table,
     *,
     encoded: Representation | None = None,
-    released: Sequence[str] | None = None,
+    with_labels: bool = False,
     constraints: Sequence[Constraint] = (),
     delta: float = 0.01,
     quick: bool = False,
@@ -190,9 +193,8 @@ def audit(
     encoded : pair of frames, default=None
         What was released for the rows of `train` and of `test`, where the model cannot encode them again: a `Release`
         whose persons have no identifier.
-    released : sequence of str, default=None
-        Parts of the release that adversaries see: "cell" or "latent", and "label" for the true label beside it. By
-        default the model's output.
+    with_labels : bool, default=False
+        Whether adversaries see the true labels beside the output of the model.
     constraints : sequence of callable, default=()
         Rules of the table, as functions of a frame that are true of every real row. An inverse that breaks one belongs
         to another group.
@@ -220,7 +222,7 @@ def audit(
     True
     """
     checked_delta(delta)
-    attacked = AttackedRelease.of(model, train, test, encoded, released, most_rows, random_state, quick)
+    attacked = AttackedRelease.of(model, train, test, encoded, with_labels, most_rows, random_state, quick)
     against_release, against_densities = list(attacked.trials(constraints, quick)), list(attacked.density_trials(quick))
     runs = [delayed(trial.run)(delta, random_state) for trial in [*against_release, *against_densities]]
     with one_thread(), warnings.catch_warnings():
@@ -243,6 +245,7 @@ def audit(
         groups=tuple(attacked.groups),
         n=tuple(n.tolist()),
         released=attacked.released,
+        labels=attacked.labels,
         model="" if attacked.model is None else model_hash(attacked.model, attacked.model.key_),
         rows=attacked.rows,
     )
@@ -295,7 +298,8 @@ class AttackedRelease:
     group: dict[str, IntArray]  # each row's group
     X: dict[str, pd.DataFrame]  # the rows themselves
     latent: dict[str, pd.DataFrame]  # the encoder's own output, where it is released
-    released: tuple[str, ...]  # the names of all released parts
+    released: str
+    labels: tuple[str, ...]  # that are released beside it
     rows: str  # keyed hash of the test rows that are attacked, at most one of each person
 
     @classmethod
@@ -305,7 +309,7 @@ class AttackedRelease:
         train: Table,
         test: Table,
         encoded: Representation | None = None,
-        released: Sequence[str] | None = None,
+        with_labels: bool = False,
         most_rows: int | None = None,
         seed: int = 0,
         quick: bool = False,
@@ -332,21 +336,22 @@ class AttackedRelease:
                     f"An audit needs rows of every group; the {part} part, {len(number):,} rows of {len(groups)} "
                     f"groups, has none of {groups[int(sizes.argmin())]!r}. Merge small groups (merge_small=...)."
                 )
-        names = checked_released(released, cells=encoder is not None and encoder.traits.n_cells is not None)
-        if encoded is not None and "latent" in names:
+        released = "representation" if encoder is None else released_by(encoder.traits)
+        labels = released_labels(train) if with_labels else ()
+        if encoded is not None and released == "latent":
             raise DataError("encoded must hold cells, or rows made from cells; a latent is attacked through its model.")
         if given is not None:
             Z = {part: given[part == "test"].iloc[rows] for part, rows in places.items()}
         elif encoder is not None:
             Z = {part: encode_again(encoder, table, part) for part, table in tables.items()}
-        latent = Z if encoder is not None and "latent" in names else {}
-        if encoder is not None and not latent and not encoder.traits.draws_rows:
+        latent = Z if released == "latent" else {}
+        if released == "cell":
             Z = {part: cells.astype(str) for part, cells in Z.items()}  # cells have numbers, but no order or distance
-        if "label" in names:
-            Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
+        if labels:
+            Z = {part: z.assign(**_texts_of_labels(tables[part])) for part, z in Z.items()}
         X = {part: table.X for part, table in tables.items()}
         attacked = "" if encoder is None else tables["test"].fingerprint(encoder.key_)
-        return cls(encoder, groups, Z, group, X, latent, names, attacked)
+        return cls(encoder, groups, Z, group, X, latent, released, labels, attacked)
 
     @property
     def innermost(self) -> Encoder | None:
@@ -385,8 +390,9 @@ class AttackedRelease:
         for name, scores in validation.scores.items():
             yield _scored(name, "white", (scores, test.scores[name]), judged_groups)
         features = [fit.features, validation.features, test.features]
-        if "label" in self.released:
-            labels = [self.Z[part][[_LABEL]] for part in _JUDGED]
+        if self.labels:
+            names = [_LABEL.format(name) for name in self.labels]
+            labels = [self.Z[part][names] for part in _JUDGED]
             view = _view(labels[:1], self.group["fit"], len(self.groups))
             features = [np.concatenate([f, view.features(y)], axis=1) for f, y in zip(features, labels, strict=True)]
         judged = features[1], features[2]
@@ -491,7 +497,6 @@ def _as_modelled(law: LatentLaw, rows: pd.DataFrame) -> pd.DataFrame:
     return rows if model is None else model.codec.decode(model.codec.encode(rows))
 
 
-def _label(table: Table) -> npt.NDArray[np.object_]:
-    if table.y is None:
-        raise DataError("released names the label, but the rows have none: give the tables their label.")
-    return table.y.astype(str).to_numpy(dtype=object)
+def _texts_of_labels(table: Table) -> dict[str, npt.NDArray[np.object_]]:
+    columns = table.label_columns().items()
+    return {_LABEL.format(name): column.astype(str).to_numpy(dtype=object) for name, column in columns}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,29 +16,27 @@ import numpy.typing as npt
 from fairflows import __version__
 from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_draws, delta_of_look
 from fairflows.bounds.blocks import blocks_p_value
-from fairflows.bounds.cells import FEWEST_PERSONS, cells_to_merge, exact_statistical_distance, has_few_persons
+from fairflows.bounds.cells import exact_statistical_distance, has_few_persons
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.model import draws_needed, statistical_distance, statistical_distance_upper_bound
 from fairflows.bounds.planning import check_reachable
 from fairflows.bounds.shared_table import table_distance
-from fairflows.certificate.certificate import (
-    Assumption,
-    Certificate,
-    FoldBlocks,
-    FoldCounts,
+from fairflows.certificate.about import About
+from fairflows.certificate.certificate import Assumption, Certificate, Released, status_of
+from fairflows.certificate.counting import Counted
+from fairflows.certificate.looks import Look, Looks, open_looks
+from fairflows.certificate.model_hash import model_hash
+from fairflows.certificate.statements import (
     Law,
     Statement,
     blocks_statement,
-    from_counts,
-    status_of,
+    held_out_statement,
     table_statement,
 )
-from fairflows.certificate.looks import Look, Looks, open_looks
-from fairflows.certificate.model_hash import model_hash
-from fairflows.encoder.base import IntArray, LatentLaw, Model, cells_of, fitted_model
+from fairflows.encoder.base import IntArray, LatentLaw, Model, Traits, cells_of, fitted_model
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.release.released_table import ReleasedTable, count_cells
-from fairflows.report.words import ASSUMPTIONS
+from fairflows.report.assumptions import ASSUMPTIONS
 from fairflows.table.ledger import RowsSeen
 from fairflows.table.table import Table
 
@@ -64,7 +63,8 @@ def certify(
     target: float | None = None,
     audit: Audit | None = None,
     delta: float = 0.01,
-    released: Sequence[str] | None = None,
+    with_labels: bool = False,
+    about: About | None = None,
     n_draws: int | None = None,
     most_rows: int | None = None,
     random_state: int = 0,
@@ -98,9 +98,11 @@ def certify(
         δ, the probability that the bound on the true distribution is wrong, over all looks at these persons. The
         bounds given the label together, and the one for a random person, are statements of their own and spend as
         much each.
-    released : sequence of {"cell", "latent", "label"}, default=None
-        All parts that are released together: the output of the model, a cell or a latent, and "label" for the true
-        label beside it. The pair (cell, label) is certified as such.
+    with_labels : bool, default=False
+        Whether the true labels are released beside the output of the model. Their combination with the cell is then
+        certified.
+    about : About, default=None
+        Issuer, purpose, recipient, population and the like, which the certificate states.
     n_draws : int, default=None
         Draws from each group behind the model-based bound. When not given, as many as put the bound 1/1000 above the
         distance, judged by other draws, at least 10,000; no more than 1,000,000, and 8,000,000/K² for K groups, since
@@ -141,12 +143,13 @@ def certify(
         model,
         rows,
         model_hash(model, model.key_),
-        released=released,
+        with_labels=with_labels,
         delta=delta,
         target=target,
         n_draws=n_draws,
         seed=random_state,
         most_rows=most_rows_of(model, rows, most_rows),
+        about=about or About(),
     )
     if case.trees is None:
         _refuse_used_rows(model, rows)
@@ -178,12 +181,13 @@ class Case:
         rows: Table,
         name: str,
         *,
-        released: Sequence[str] | None = None,
+        with_labels: bool = False,
         delta: float = 0.01,
         target: float | None = None,
         n_draws: int | None = None,
         seed: int = 0,
         most_rows: int = 1,
+        about: About | None = None,
     ) -> None:
         check_count("random_state", seed, 0)
         check_count("most_rows", most_rows, 1)
@@ -192,7 +196,8 @@ class Case:
         traits = model.traits
         self.model, self.rows, self.name = model, rows, name
         self.delta, self.target, self.seed, self.most_rows = checked_delta(delta), target, int(seed), int(most_rows)
-        self.released = checked_released(released, cells=traits.n_cells is not None)
+        self.about, self.released = about or About(), released_by(traits)
+        self.labels = released_labels(rows) if with_labels else ()
         self.known_groups = list(model.groups_) or rows.groups
         self.groups = list(map(str, self.known_groups))
         is_own = model.is_of(rows)
@@ -200,9 +205,9 @@ class Case:
         self.table: ReleasedTable | None = model.released_table if is_own else self.trees
         self.is_new = self.trees is not None and not is_own
         self.laws: tuple[Law, ...] = ()
-        if "latent" not in self.released and self.trees is None:
+        if self.released != "latent" and self.trees is None:
             self.laws = ("row", "person") if most_rows > 1 else ("row",)
-        self.latent_law = None if "label" in self.released else model.latent_law()
+        self.latent_law = None if self.labels else model.latent_law()
         self.n_draws = _checked_draws(n_draws, self.latent_law, len(self.groups), self.seed)
 
     @cached_property
@@ -224,7 +229,7 @@ class Case:
         """Number of cells, or of pairs of cell and label, that can be released; None where none are certified."""
         if self.trees is not None:
             n_labels, _, n_cells = self.trees.counts.shape
-            return n_cells * (n_labels if "label" in self.released else 1)
+            return n_cells * (n_labels if self.labels else 1)
         return self.counted["row"].counts.shape[2] if self.laws else None
 
     @cached_property
@@ -235,13 +240,17 @@ class Case:
     def certificate(self, look: int, audit: Audit | None = None) -> Certificate:
         """Make the certificate of a given look, without recording it."""
         statements = tuple(statement.judged(self.target) for statement in self._statements(look, audit))
-        label = [str(self.rows.y.name)] if self.rows.y is not None and "label" in self.released else []
+        is_unit = self.rows.persons.named and self.rows.persons.n == len(self.rows)
         certificate = Certificate(
             status=status_of(statements, self.target),
             statements=statements,
-            sensitive=str(self.rows.a.name),
+            sensitive=tuple(self.rows.grouping.kinds),
             released=self.released,
-            columns=tuple(dict.fromkeys([*self.model.output_.dtypes, *label])),
+            unit="person" if is_unit else "row",
+            issued=datetime.now(UTC).date().isoformat(),
+            about=self.about,
+            labels=self.labels,
+            columns=tuple(dict.fromkeys([*self.model.output_.dtypes, *self.labels])),
             n=self.n,
             n_cells=self.n_cells,
             delta=self.delta,
@@ -272,16 +281,13 @@ class Case:
 
     def _statements_of_table(self, table: ReleasedTable) -> Iterator[Statement]:
         """State the table that the release was fitted to, and persons to come by the law of its trees."""
-        counted = Counted.of(table.counts, (), with_label="label" in self.released)
+        counted = Counted.of(table.counts, (), with_label=bool(self.labels))
         is_one_row_each = np.array_equal(table.persons_behind, table.counts.sum(axis=(0, 2)))
         behind = dict(zip(self.groups, table.persons_behind.tolist(), strict=True))
-        yield table_statement(counted.fold(self.groups, 0.0), {} if is_one_row_each else behind)
-        if (
-            self.trees is None or table.blocks is None or "label" in self.released
-        ):  # a label does not follow from a cell
-            return
-        blocks = dict(zip(self.groups, map(tuple, table.blocks.tolist()), strict=True))
-        yield blocks_statement((FoldBlocks(1.0, self.delta, blocks),))
+        yield table_statement(counted.printed(self.groups), {} if is_one_row_each else behind)
+        if self.trees is None or table.blocks is None or self.labels:
+            return  # a label does not follow from a cell
+        yield blocks_statement(dict(zip(self.groups, map(tuple, table.blocks.tolist()), strict=True)), self.delta)
         if self.is_new:
             yield statement_on_new_persons(
                 self._counts(self._new_persons(table)).sum(axis=0), table.blocks, self.groups
@@ -310,17 +316,14 @@ class Case:
     def counted(self) -> dict[Law, Counted]:
         """Independent rows of each law by label, group and cell."""
         found: dict[Law, Counted] = {}
-        with_label = "label" in self.released
         for law in self.laws:
             labels = self.rows.label_codes()[1]
-            if with_label and not labels:
-                raise DataError("released names the label, but the rows have none: give the table its label.")
             if self.table is not None:
                 counts = self.table.held_out[law]
             else:
                 sample = self.sample if law == "row" else self.rows.one_row_per_person(self.seed)
                 counts, labels = self._counts(sample), sample.label_codes()[1]
-            found[law] = Counted.of(counts, labels, with_label=with_label)
+            found[law] = Counted.of(counts, labels, with_label=bool(self.labels))
         return found
 
     def _counted_statements(self, law: Law, delta: float) -> Iterator[Statement]:
@@ -331,73 +334,11 @@ class Case:
         one person's own, such as a wage.
         """
         counted = self.counted[law]
-        yield from_counts(law, None, (counted.fold(self.groups, delta),))
+        yield held_out_statement(law, None, counted.printed(self.groups), delta)
         if law == "row" and not has_few_persons(counted.counts.sum(axis=2)).any():
-            for label, fold in counted.folds_by_label(self.groups, delta).items():
-                yield from_counts(law, label, (fold,))
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Persons that are new to one model, counted by label, group and cell."""
-
-    counts: Counts  # (C, K, k), with C = 1 where the table has no label
-    labels: Sequence[Hashable]  # the C labels; empty without
-    with_label: bool  # whether a cell is the pair of a cell and a label, which are released together
-    share: float  # the probability that a person is encoded by this model
-    first: int  # the number of its first cell; other models have those before it
-
-    @classmethod
-    def of(
-        cls, counts: Counts, labels: Sequence[Hashable], *, with_label: bool, share: float = 1.0, first: int = 0
-    ) -> Counted:
-        """Count cells, or pairs: with the label, cell c and the j-th of L labels are c·L + j."""
-        if not with_label:
-            return cls(counts, labels, False, share, first)
-        L, K, k = counts.shape
-        pairs = np.zeros((L, K, k, L), dtype=np.int64)
-        for j in range(L):
-            pairs[j, :, :, j] = counts[j]
-        return cls(pairs.reshape(L, K, k * L), labels, True, share, first * L)
-
-    def fold(self, groups: Sequence[str], delta: float) -> FoldCounts:
-        """Return the printed counts of all persons, which bound the true Δ at this δ."""
-        return self._printed(self.counts.sum(axis=0), self._merged, groups, delta)
-
-    def folds_by_label(self, groups: Sequence[str], delta: float) -> dict[str, FoldCounts]:
-        """Return the printed counts of the persons with each label; the bounds hold together at this δ.
-
-        A count that is merged given one label must not follow from that of all persons less those given the other
-        labels, nor from the size of a group: where it would, the counts given the label are rounded down.
-        """
-        merged = has_few_persons(self.counts).any(axis=1) | self._merged
-        folds: dict[str, FoldCounts] = {}
-        for label, counts, cells in zip(self.labels, self.counts, merged, strict=False):  # without labels: none
-            tells = (merged.any(axis=0) & ~cells).any() or has_few_persons(counts[:, cells].sum(axis=1)).any()
-            folds[str(label)] = self._printed(counts, cells, groups, delta / len(self.labels), rounded=bool(tells))
-        return folds
-
-    def _printed(
-        self, counts: Counts, merged: npt.NDArray[np.bool_], groups: Sequence[str], delta: float, rounded: bool = False
-    ) -> FoldCounts:
-        """Return the printed counts (K, k): some cells merged, others rounded down to tens if `rounded`."""
-        n, kept = counts.sum(axis=1), counts[:, ~merged]
-        if rounded:
-            kept = kept // FEWEST_PERSONS * FEWEST_PERSONS
-        return FoldCounts(
-            share=self.share,
-            delta=delta,
-            n=dict(zip(groups, n.tolist(), strict=True)),
-            cells=tuple((self.first + np.flatnonzero(~merged)).tolist()),
-            counts=dict(zip(groups, map(tuple, kept.tolist()), strict=True)),
-            merged=dict(zip(groups, (n - kept.sum(axis=1)).tolist(), strict=True)),
-        )
-
-    @property
-    def _merged(self) -> npt.NDArray[np.bool_]:
-        """Cells that are merged where all persons are counted."""
-        # with the label, the counts of all persons and those by label are the same numbers
-        return cells_to_merge(self.counts if self.with_label else self.counts.sum(axis=0))
+            by_label = counted.printed_by_label(self.groups)
+            for label, counts in by_label.items():
+                yield held_out_statement(law, label, counts, delta / len(by_label))
 
 
 def statement_on_new_persons(counts: Counts, blocks: Counts, groups: Sequence[str]) -> Statement:
@@ -467,11 +408,9 @@ def request_of(looks: Looks, case: Case) -> str:
 
 
 def _check_attack(audit: Audit, case: Case) -> None:
-    if tuple(audit.released) != case.released:
-        raise DataError(
-            f"audit must have attacked what is released ({', '.join(case.released)}); it attacked "
-            f"{', '.join(audit.released)}."
-        )
+    stated, attacked = (" and ".join([part.released, *part.labels]) for part in (case, audit))
+    if stated != attacked:
+        raise DataError(f"audit must have attacked what is released ({stated}); it attacked {attacked}.")
     if audit.model != case.name:
         other = "another one" if audit.model else "an array, whose origin is unknown"
         raise DataError(f"audit must have attacked the model that is to be certified; it attacked {other}.")
@@ -512,14 +451,21 @@ def most_rows_of(model: Model, table: Table, given: int | None = None) -> int:
     )
 
 
-def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[str, ...]:
-    """Return the names of all that is released together: the model's own output, and the label where it is named."""
-    own = "cell" if cells else "latent"
-    names = [released] if isinstance(released, str) else list(released or ())
-    for name in names:
-        if name not in (own, "label"):
-            raise DataError(f"released must name {own} or label, because the model gives a {own}; got {name!r}.")
-    return (own, "label") if "label" in names else (own,)
+def released_by(traits: Traits) -> Released:
+    """Return what is released of a row."""
+    return "row" if traits.draws_rows else "latent" if traits.n_cells is None else "cell"
+
+
+def released_labels(rows: Table) -> tuple[str, ...]:
+    """Return the labels of a table, to be released beside the output of a model. Raise where they are no classes."""
+    names = tuple(map(str, rows.label_columns()))
+    if not names:
+        raise DataError("with_labels needs a label, and the rows have none: give the table its label.")
+    if not rows.label_codes()[1]:
+        raise DataError(
+            f"with_labels needs labels with classes; {', '.join(names)} holds numbers, which would tell the persons."
+        )
+    return names
 
 
 def _checked_draws(n: int | None, law: LatentLaw | None, n_groups: int, seed: int) -> int:
@@ -559,7 +505,7 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
     """Return the assumptions that apply, with the facts that their texts name."""
     model, persons, traits = case.model, case.rows.persons, case.model.traits
     has_names, is_counted = persons.named, bool(case.laws)
-    what = " and ".join(c.released).replace("cell", "row drawn from the cell" if traits.draws_rows else "cell")
+    what = " and ".join(["row drawn from the cell" if c.released == "row" else c.released, *c.labels])
     by_trees = case.trees is not None and c.find("population") is not None
     is_comparable = (
         case.trees is not None
@@ -577,21 +523,21 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "which groups": is_counted,
         "fresh persons": is_counted and case.table is None,
         "fixed before": is_counted,
-        "merged": is_counted and any(any(fold.merged.values()) for s in c.statements for fold in s.counts),
+        "merged": is_counted and any(s.counts is not None and any(s.counts.merged.values()) for s in c.statements),
         "one row each": is_counted and not has_names,
         "given the label": bool(c.cell_odds_upper),
         "most rows": c.most_rows > 1 and (is_counted or case.trees is not None),
         "secret key": traits.randomised and has_names,
         "fresh coins": traits.randomised and not has_names,
         "densities": case.latent_law is not None,
-        "noise": "latent" in c.released,
+        "noise": c.released == "latent",
         "look": c.look > 1,
         "looks not counted": is_counted and not has_names,
         "errors add up": True,
         "not comparable": not is_comparable,
     }
     facts = {
-        "what": f"{what} {'are' if len(c.released) > 1 else 'is'}",
+        "what": f"{what} {'are' if c.labels else 'is'}",
         "kept": "keep their cell" if case.trees is not None and len(case.trees.person) else "are not encoded again",
         "most": c.most_rows,
         "alike": "has always the same cell" if traits.draws_rows else "is always released alike",

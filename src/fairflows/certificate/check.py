@@ -13,19 +13,18 @@ from pathlib import Path
 
 from fairflows.bounds.arguments import checked_delta, delta_of_look
 from fairflows.bounds.derived import rounded_up
-from fairflows.certificate.certificate import (
-    Certificate,
-    FoldCounts,
-    Statement,
-    blocks_statement,
-    differing,
-    from_counts,
-    status_of,
-    table_statement,
-)
+from fairflows.certificate.certificate import Certificate, status_of
 from fairflows.certificate.checked import Checked, Result
 from fairflows.certificate.file_checks import check_file
 from fairflows.certificate.file_list import FileList, file_sha256, list_beside
+from fairflows.certificate.statements import (
+    CellCounts,
+    Statement,
+    blocks_statement,
+    differing,
+    held_out_statement,
+    table_statement,
+)
 
 _TOLERANCE = 1e-9
 _TOLERANCE_OF_DRAWS = 0.01  # relative: quantiles are found by draws, whose numbers differ between versions and machines
@@ -136,11 +135,12 @@ def _check_statements(c: Certificate) -> Iterator[Result]:
             return
     for statement in c.statements:
         if statement.about == "table":
-            yield from _compared(statement, table_statement(statement.counts[0], statement.persons))
+            yield from _compared(statement, table_statement(_counts_of(statement), statement.persons))
         elif statement.by == "blocks":
-            yield from _compared(statement, blocks_statement(statement.blocks), _TOLERANCE_OF_DRAWS)
+            yield from _compared(statement, blocks_statement(statement.blocks, statement.delta), _TOLERANCE_OF_DRAWS)
         elif statement.about == "population":
-            yield from _compared(statement, from_counts(statement.law, statement.given, statement.counts))
+            counts = _counts_of(statement)
+            yield from _compared(statement, held_out_statement(statement.law, statement.given, counts, statement.delta))
     yield _check_status(c)
 
 
@@ -170,36 +170,30 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
     if given:
         if {group: sum(each.n[group] for each in given) for group in c.n} != c.n:
             yield "The counts given each label do not sum up to the number of persons of each group."
-        yield from _faults_of_labels(every, given)
+        yield from _faults_of_labels(_counts_of(every), [_counts_of(each) for each in given])
 
 
 def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:
-    if "latent" in c.released and s.about in ("table", "population"):
+    if c.released == "latent" and s.about in ("table", "population"):
         yield "It counts cells, which say nothing about a latent"
-    if "label" in c.released and s.by == "blocks":
-        yield "The law of cells says nothing about the true label, which is released, too"
+    if c.labels and s.by == "blocks":
+        yield "The law of cells says nothing about true labels, which are released, too"
+    if (s.counts is None) != (s.by not in ("counted", "held-out")):
+        yield "It states a distance that is counted, and no counts that show it, or counts of something else"
     if s.about == "table":
         yield from _faults_of_table(s, c)
     elif s.by == "blocks":
         yield from _faults_of_blocks(s, c)
-    elif s.about == "population" and not s.counts:
-        yield "It states a bound on the true distribution, and no counts that show it"
-    shares = [fold.share for fold in s.counts or s.blocks]
-    if any(abs(share - 1 / len(shares)) > _TOLERANCE for share in shares):
-        yield "The folds must have equal shares, which sum to 1"
-    cells = [cell for fold in s.counts for cell in fold.cells]
-    if len(cells) != len(set(cells)):
-        yield "A cell is counted in two folds"
-    for fold in s.counts:
-        yield from _faults_of_fold(fold, list(c.n), c.n_cells or 0)
-        if not 0 <= fold.delta < 1 or (fold.delta > 0) != (s.by == "held-out"):
-            yield "delta must be a probability, and 0 where nothing is left to chance"
+    if s.counts is not None:
+        yield from _faults_of_counts_of(s.counts, list(c.n), c.n_cells or 0)
+    if not 0 <= s.delta < 1 or (
+        (s.delta > 0) != (s.by in ("held-out", "blocks")) and s.about in ("table", "population")
+    ):
+        yield "delta must be a probability, and 0 where nothing is left to chance"
 
 
 def _faults_of_table(s: Statement, c: Certificate) -> Iterator[str]:
-    if len(s.counts) != 1:
-        yield "The rows of a table are counted once"
-    elif s.n != c.n and all(other.by != "held-out" for other in c.statements):  # else these are the persons of `n`
+    if s.n != c.n and all(other.by != "held-out" for other in c.statements):  # else these are the persons of `n`
         yield "The counts do not sum up to the number of rows of each group"
     elif s.persons and list(s.persons) != list(c.n):
         yield "The persons are not of the groups that it names"
@@ -209,55 +203,45 @@ def _faults_of_table(s: Statement, c: Certificate) -> Iterator[str]:
 
 def _faults_of_blocks(s: Statement, c: Certificate) -> Iterator[str]:
     """Yield the faults of blocks, alone and beside the counts of the table."""
-    table = c.find("table")
-    if not s.blocks:
-        yield "It states a bound on persons to come, and no blocks that show it"
-    elif any(list(fold.blocks) != list(c.n) for fold in s.blocks) or len(c.n) < 2:
+    if list(s.blocks) != list(c.n) or len(c.n) < 2:
         yield "The blocks are not of the groups that it names"
-    elif any(len({len(b) for b in fold.blocks.values()}) != 1 for fold in s.blocks):
+    elif len({len(b) for b in s.blocks.values()}) != 1:
         yield "There must be one number of blocks of each group for each cell"
-    elif any(min(b, default=0) < 1 for fold in s.blocks for b in fold.blocks.values()):
+    elif any(min(b, default=0) < 1 for b in s.blocks.values()):
         yield "A number of blocks is below 1"
-    elif any(not 0 < fold.delta < 1 for fold in s.blocks):
-        yield "delta must be a probability"
-    elif table is None or sum(len(fold.blocks[next(iter(c.n))]) for fold in s.blocks) != c.n_cells:
+    elif c.find("table") is None or len(s.blocks[next(iter(c.n))]) != c.n_cells:
         yield "The blocks are not of the cells that were counted"
-    elif len(table.counts) == 1 and list(table.counts[0].counts) == list(c.n):
-        for group in c.n:
-            inside = [b - 1 for fold in s.blocks for b in fold.blocks[group]]
-            n_cut = sum(inside) + sum(len(fold.blocks[group]) - 1 for fold in s.blocks)
-            counts = zip(table.counts[0].cells, table.counts[0].counts[group], strict=False)
-            if n_cut != s.persons.get(group) or n_cut > c.n[group]:
+    else:
+        for group, n in c.n.items():
+            n_cut = sum(s.blocks[group]) - 1
+            if n_cut != s.persons.get(group) or n_cut > n:
                 yield f"The blocks of {group!r} are not those of the persons that it names"
-            elif any(cell < len(inside) and count < inside[cell] for cell, count in counts):
-                yield f"A cell has fewer rows of {group!r} than its blocks say"
 
 
-def _faults_of_fold(fold: FoldCounts, groups: list[str], n_cells: int) -> Iterator[str]:
-    parts = fold.n, fold.counts, fold.merged
+def _faults_of_counts_of(counts: CellCounts, groups: list[str], n_cells: int) -> Iterator[str]:
+    parts = counts.n, counts.counts, counts.merged
+    of_cells = counts.counts.values()
     if any(list(part) != groups for part in parts) or len(groups) < 2:
         yield "The counts are not of the groups that it names"
-    elif list(fold.cells) != sorted(set(fold.cells)) or any(len(c) != len(fold.cells) for c in fold.counts.values()):
+    elif list(counts.cells) != sorted(set(counts.cells)) or any(len(c) != len(counts.cells) for c in of_cells):
         yield "There must be one count of each group for each cell"
-    elif max(fold.cells, default=-1) >= n_cells:
+    elif max(counts.cells, default=-1) >= n_cells:
         yield f"Cells must be in 0 … {n_cells - 1}"
-    elif min([*fold.cells, *fold.merged.values(), *(min(c, default=0) for c in fold.counts.values())]) < 0:
+    elif min([*counts.cells, *counts.merged.values(), *(min(c, default=0) for c in of_cells)]) < 0:
         yield "A count is negative"
-    elif any(sum(fold.counts[group]) + fold.merged[group] != fold.n[group] for group in groups):
+    elif any(sum(counts.counts[group]) + counts.merged[group] != counts.n[group] for group in groups):
         yield "The counts do not sum up to the number of persons of each group"
 
 
-def _faults_of_labels(every: Statement, given: list[Statement]) -> Iterator[str]:
+def _faults_of_labels(every: CellCounts, given: list[CellCounts]) -> Iterator[str]:
     """Yield the groups that have more persons in a cell given the labels than in all."""
-    for number, fold in enumerate(every.counts):
-        parts = [each.counts[number] for each in given if number < len(each.counts)]
-        for group in fold.n:
-            inside: Counter[int] = Counter()
-            for part in parts:
-                inside.update(dict(zip(part.cells, part.counts[group], strict=True)))
-            counts = zip(fold.cells, fold.counts[group], strict=True)
-            if any(inside[cell] > count for cell, count in counts):
-                yield f"A cell has more persons of {group!r} given the labels than it has in all."
+    for group in every.n:
+        inside: Counter[int] = Counter()
+        for part in given:
+            inside.update(dict(zip(part.cells, part.counts[group], strict=True)))
+        counts = zip(every.cells, every.counts[group], strict=True)
+        if any(inside[cell] > count for cell, count in counts):
+            yield f"A cell has more persons of {group!r} given the labels than it has in all."
 
 
 def _check_spending(c: Certificate) -> Result:
@@ -305,17 +289,23 @@ def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
     if any(s.about in ("model", "attack", "new persons") for s in c.statements):
         text = "The model-based bound, the attack and tests do not follow from counts: they are taken on trust."
         yield Result("not checked", "note", text)
-    counted = [s for s in c.statements if s.counts]
+    counted = [s for s in c.statements if s.counts is not None]
     shown = "That persons were counted in their true groups, that the model had not seen them, and that no earlier "
     shown += "certificate from them is kept back"
     if c.find("table") is not None:
         shown = "That the counts are true, and that the rows were drawn from their cells alone"
-    elif counted and all(len(s.counts) == 1 for s in counted):
+    elif counted:
         text = "It is about new persons. Rows that the model was fitted to are not covered, even in the same file."
         yield Result("covered", "note", text)
     if counted:
         text = f"{shown}: only the holder of the model and the rows can show it (fairflows verify)."
         yield Result("not checked", "note", text)
+
+
+def _counts_of(s: Statement) -> CellCounts:
+    """Return the counts of a statement that has some, as was checked before."""
+    assert s.counts is not None
+    return s.counts
 
 
 def _said(s: Statement) -> str:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairflows.bounds.arguments import delta_of_look
-from fairflows.certificate.certificate import Certificate, Statement, differing, status_of
+from fairflows.certificate.certificate import Certificate, status_of
 from fairflows.certificate.certify import Case, request_of
 from fairflows.certificate.looks import open_looks
 from fairflows.certificate.model_hash import model_hash
+from fairflows.certificate.statements import Statement, differing
 from fairflows.encoder.base import Model, fitted_model
 from fairflows.exceptions import DataError
 from fairflows.table.ledger import RowsSeen
@@ -115,7 +116,7 @@ def _differences(c: Certificate, model: Model, name: str, rows: Table) -> Iterat
             model,
             rows,
             name,
-            released=c.released,
+            with_labels=bool(c.labels),
             delta=c.delta,
             target=c.target,
             n_draws=c.n_draws,
@@ -144,7 +145,7 @@ def _differences(c: Certificate, model: Model, name: str, rows: Table) -> Iterat
     ]
     statements = (*again.statements, *trusted)
     again = replace(again, statements=statements, status=status_of(statements, c.target))
-    for what in ("status", "n", "n_cells"):
+    for what in ("status", "released", "labels", "sensitive", "unit", "n", "n_cells"):
         if getattr(c, what) != getattr(again, what):
             yield Difference(what, f"{what} is {getattr(again, what)}; the certificate says {getattr(c, what)}.")
     stated, computed = ({s.name: s for s in part.statements if s.about != "new persons"} for part in (c, again))

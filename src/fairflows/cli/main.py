@@ -181,7 +181,7 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.
 
 
 def _print_shared(shared: Shared, out: Path, kind: Kind) -> None:
-    from fairflows.report.words import which_file_goes_where
+    from fairflows.report.table_words import which_file_goes_where
     from fairflows.workflow import SHARED
 
     typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")

@@ -20,7 +20,8 @@ from fairflows.bounds.cells import has_few_persons
 from fairflows.certificate.certificate import Certificate
 from fairflows.display import MODEL
 from fairflows.encoder.base import Model
-from fairflows.report import words
+from fairflows.report import assumptions, numbers, statement_words, table_words, verdict, worth_words
+from fairflows.report.pictures import bounds_of
 from fairflows.table.columns import is_continuous, sorted_values
 from fairflows.table.folders import new_file
 from fairflows.table.table import Table
@@ -48,12 +49,20 @@ class Report:
         """Return the page; a public one leaves out the ranges of columns, and numbers of 1 to 9 rows."""
         template = _environment().get_template("report.html.jinja")
         certificate = Certificate.from_dict(self.contents["certificate"])
-        bounds = certificate.bounds()
+        bounds = bounds_of(certificate)
         if certificate.headline is not None:  # the bound of the model is in the appendix then
             bounds = [bound for bound in bounds if bound.colour != MODEL]
         command = ["fairflows", "check", "certificate.json", *list(certificate.released_files)[:1]]
         return template.render(
-            c=certificate, r=self.contents, public=public, words=words, bounds=bounds, command=shlex.join(command)
+            c=certificate,
+            r=self.contents,
+            public=public,
+            verdict=verdict,
+            statement_words=statement_words,
+            worth_words=worth_words,
+            assumptions=assumptions,
+            bounds=bounds,
+            command=shlex.join(command),
         )
 
     def save(self, path: str | Path, *, public: bool = False) -> None:
@@ -71,7 +80,7 @@ def _environment() -> Environment:
     loader = PackageLoader("fairflows.report", ".")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     for name in ("percent", "percent_at_least", "percent_at_most", "at_least", "without_few"):
-        environment.filters[name] = getattr(words, name)
+        environment.filters[name] = getattr(numbers, name)
     environment.filters |= {"thousands": "{:,}".format, "named": _named}
     return environment
 
@@ -117,7 +126,7 @@ def _told_of_columns(model: Any, table: Table) -> list[str]:
         return []
     notes = [f"Computed instead of drawn: {text}." for text in model.derived]
     notes += [f"True in every shared row: {rule}." for rule in model.rules]
-    notes += words.redrawn(model.redrawn_, len(table)) if model.rules else []
+    notes += table_words.redrawn(model.redrawn_, len(table)) if model.rules else []
     scores = [] if model.cell_scores_ is None else list(model.cell_scores_)
     return notes + [
         f"{name}_score is the probability of {name} = {sorted_values(label)[1]}, given the cell."
