@@ -8,7 +8,7 @@ have a known law, whatever the data are: see `fairflows.bounds.blocks`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,27 +42,32 @@ class TreeStructure:
         children[is_leaf] = -1 - np.arange(is_leaf.sum())
         return TreeStructure(self.score[:n], self.share[:n], children)
 
-    def levels(self) -> Iterator[IntArray]:
-        """Yield the nodes of each depth, from the root down."""
-        level = np.arange(min(1, len(self.score)))
+    def side_blocks(self, n_persons: IntArray) -> IntArray:
+        """Return the blocks on both sides of each node, (n_nodes, 2, K), if it is cut at n persons of each group."""
+        found = np.empty((len(self.score), 2, len(n_persons)), dtype=np.int64)
+        level, blocks = np.arange(min(1, len(self.score))), np.asarray(n_persons)[None] + 1
         while len(level):
-            yield level
-            below = self.children[level]
-            level = below[below >= 0]
+            left = blocks_to_the_left(blocks, self.share[level])
+            found[level] = np.stack([left, blocks - left], axis=1)
+            below, is_inner = self.children[level], self.children[level] >= 0
+            level, blocks = below[is_inner], found[level][is_inner]
+        return found
 
     def blocks(self, n_persons: IntArray) -> IntArray:
         """Return the blocks (K, n_cells) of each leaf if the tree is cut at n persons of each group, (K,)."""
-        whole = np.asarray(n_persons) + 1
-        inner = np.empty((len(self.score), len(whole)), dtype=np.int64)
-        leaves = np.empty((len(whole), self.n_cells), dtype=np.int64)
-        leaves[:], inner[:1] = whole[:, None], whole
-        for level in self.levels():
-            left = blocks_to_the_left(inner[level], self.share[level])
-            for side, part in enumerate((left, inner[level] - left)):
-                child = self.children[level, side]
-                inner[child[child >= 0]] = part[child >= 0]
-                leaves[:, -1 - child[child < 0]] = part[child < 0].T
-        return leaves
+        if not len(self.score):
+            return np.asarray(n_persons)[:, None] + 1
+        return self.side_blocks(n_persons)[self.children < 0].T  # cells are numbered in this order
+
+    def blocks_of_first(self, n_persons: IntArray) -> Callable[[int], IntArray]:
+        """Return the blocks of `first(k)` as a function of k, of two cells or more."""
+        sides = self.side_blocks(n_persons)
+
+        def blocks(n_cells: int) -> IntArray:
+            n = n_cells - 1
+            return sides[:n][(self.children[:n] < 0) | (self.children[:n] >= n)].T
+
+        return blocks
 
 
 @dataclass(frozen=True)
@@ -107,9 +112,9 @@ def cut(tree: TreeStructure, scores: FloatArray, group: Places, coin: Coin) -> M
     threshold, coin_at_cut = np.empty((2, n_nodes, K))
     blocks = np.empty((n_nodes, K), dtype=np.int64)
     blocks[:1] = np.bincount(group, minlength=K) + 1
-    live, node_of = np.arange(len(group)), np.zeros(len(group), dtype=np.int64)
-    for depth, nodes in enumerate(tree.levels()):
-        level = np.sort(nodes)
+    live, node_of, depth = np.arange(len(group)), np.zeros(len(group), dtype=np.int64), 0
+    level = np.arange(min(1, n_nodes))  # the nodes of a depth, in rising order
+    while len(level):
         value, u = scores[live, tree.score[node_of[live]]], coin(depth, live)
         order = np.lexsort((u, value, group[live], node_of[live]))
         value, u, live = value[order], u[order], live[order]
@@ -124,4 +129,5 @@ def cut(tree: TreeStructure, scores: FloatArray, group: Places, coin: Coin) -> M
         live, goes_right = live[rank != 0], (rank[rank != 0] > 0).astype(np.intp)
         node_of[live] = tree.children[node_of[live], goes_right]
         live = live[node_of[live] >= 0]
+        level, depth = np.sort(tree.children[level][tree.children[level] >= 0]), depth + 1
     return MatchedTree(tree, threshold, coin_at_cut)

@@ -113,9 +113,9 @@ def fit_tree(release: Release, encoder: FairTree, given: FitArguments) -> Fitted
     def chosen(grown: TreeStructure) -> int:
         if plan is None:
             return _as_many_as_possible(release, rows, grown, n_cut)
-        of_cut = (lambda k: grown.first(k).blocks(n_cut)) if len(at_others) else None
-        of_table = lambda k: grown.first(k).blocks(known)  # noqa: E731
-        return max(most_cells(of_table, of_cut, grown.n_cells, plan.target, release.delta), 1)
+        of_cut = grown.blocks_of_first(n_cut) if len(at_others) else None
+        k = most_cells(grown.blocks_of_first(known), of_cut, grown.n_cells, plan.target, release.delta)
+        return max(k, 1)
 
     scores = encoder.learn_apart(rows, structure, at_others, n_cut, chosen)
     coin = encoder.coin(rows.persons.take(at_table), 0)
