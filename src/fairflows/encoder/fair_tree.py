@@ -21,7 +21,6 @@ from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.table.domain import take
 from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.persons import Persons, Places
-from fairflows.table.reading import check_texts
 
 _ROWS_PER_CHUNK = 2**15
 
@@ -142,9 +141,8 @@ class FairTree(Encoder):
         self.label_ = rows.labels[0].take(np.empty(0, np.intp)) if rows.labels else None
         self.output_, self.cell_means_ = CELL, np.empty((0, 0))
         others = np.setdiff1d(np.arange(len(rows.group)), structure, assume_unique=True)
-        if len(others):
-            check_texts([rows.X.iloc[structure], rows.X.iloc[others]], rows.kinds)
         self.split_scores_, of_structure = TreeScores.fit(rows, structure, self.random_state)
+        self.split_scores_.seen.check_texts(rows.domain, rows.kinds)
         scores = np.empty((len(rows.group), of_structure.shape[1]))
         scores[structure] = of_structure
         if len(others):

@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from fairflows.bounds.cells import FEWEST_PERSONS
-from fairflows.bounds.planning import CellPlan, known_and_matched, lowest_target, most_cells, plan_cells
+from fairflows.bounds.planning import TARGETS, CellPlan, known_and_matched, lowest_target, most_cells, plan_cells
 from fairflows.encoder.base import Cells, Encoder, IntArray, begin_fit
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.matched_tree import TreeStructure, cut
@@ -159,9 +159,9 @@ def _too_small(release: Release, rows: TrainingRows, lowest: float | None, match
     needed = f"every group needs {2 * FEWEST_PERSONS + 1}{' of these' if several else ''} at least"
     if lowest is not None:
         needed = f"the lowest target for so many persons is {lowest}"
-    target = "" if release.target is None else f" for the target Δ ≤ {release.target:.4g}"
+    target = release.target or TARGETS[-1]
     return (
-        f"Group {shown(rows.groups[small])} is too small{target}: it has {n[small]:,} persons{drawn}, and {needed}. "
+        f"Group {shown(rows.groups[small])} is too small for the target Δ ≤ {target:.4g}: it has {n[small]:,} persons{drawn}, and {needed}. "
         "Merge small groups (merge_small=...), or leave the group out."
     )
 

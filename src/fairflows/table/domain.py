@@ -7,7 +7,7 @@ of such values could give the group away. So `Domain.read` says which rows these
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -16,11 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray
 from scipy.stats import poisson
 
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import (
+    TEXT,
     check_column,
     distinct_values,
     floats,
@@ -59,6 +61,11 @@ _SAID: dict[Reason, str] = {
     "off grid": "Values between the points of the training grid, rounded to them",
     "unseen": "Categories that the training rows did not have, treated alike in every group",
     "missing": "Values that are missing where none was in training, treated alike in every group",
+}
+_READS_AS = {
+    "numbers": r"^\s*[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?\s*$",
+    "truth values": r"^([Tt]rue|TRUE|[Ff]alse|FALSE)$",
+    "days": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}",
 }
 _BY_CHANCE = 1e-4  # probability that fresh rows have so many values beyond the training range
 
@@ -304,3 +311,24 @@ class Seen:
         found = [~np.append(seen, False)[codes[name]] for name, seen in self.levels.items()]
         found += [np.isnan(codes[name]) for name, had_gaps in self.gaps.items() if not had_gaps]
         return np.any(found, axis=0)
+
+    def check_texts(self, domain: Domain, stated: Collection[str]) -> None:
+        """Raise where the texts that were seen all read as numbers, truth values or days, and others do not.
+
+        The type of a column must not depend on persons whom a model encodes. Columns whose kind is stated are accepted.
+        """
+        for name, seen in self.levels.items():
+            levels = domain.columns[name]
+            assert isinstance(levels, Levels)
+            texts = pa.array(levels.index, pa.string()) if levels.kind == TEXT and name not in stated else None
+            if texts is None or seen.all():
+                continue
+            is_seen = pa.array(seen[: len(texts)])
+            for holds, pattern in _READS_AS.items():
+                reads = pc.match_substring_regex(texts, pattern)
+                if pc.all(reads.filter(is_seen)).as_py() and not pc.all(reads).as_py():
+                    raise DataError(
+                        f"Column {str(name)!r} is text because of some persons alone: for the others, who choose the "
+                        f"model, all its values read as {holds}. Declare it categorical (kinds=...), or replace the "
+                        "values that are not text."
+                    )

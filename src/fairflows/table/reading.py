@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -429,29 +429,3 @@ def _join(one: pa.DataType, two: pa.DataType) -> pa.DataType:
     if {one, two} == set(_DAYS):
         return pa.timestamp("us")
     return pa.string()
-
-
-def check_texts(parts: Sequence[pd.DataFrame], stated: Collection[Hashable]) -> None:
-    """Raise if a column is text only because of some parts of a table, and reads as another type in the others.
-
-    Columns whose kind is stated are accepted.
-    """
-    schemas = [Schema.of(part) for part in parts]
-    for name in parts[0]:
-        if name in stated or any(schema.kinds[name] != TEXT for schema in schemas):
-            continue
-        reads = [_read_type(part[name]) for part in parts]
-        others = [read for read in reads if read != pa.string()]
-        if others and len(others) < len(reads):
-            raise DataError(
-                f"Column {name!r} is text in the persons of one fold, and in those of another all its values read as "
-                f"{others[0]}: the type of a column must not depend on the persons that a model encodes. Declare "
-                "it categorical (kinds=...), or replace the values that are not text."
-            )
-
-
-def _read_type(column: pd.Series) -> pa.DataType:
-    """Return the type that a file with these texts would be read as."""
-    texts = pd.Series(column.dropna().unique()).astype(str)
-    batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], names=["column"])
-    return column_types([batch], {})["column"]
