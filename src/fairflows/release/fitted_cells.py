@@ -161,8 +161,8 @@ def _too_small(release: Release, rows: TrainingRows, lowest: float | None, match
         needed = f"the lowest target for so many persons is {lowest}"
     target = release.target or TARGETS[-1]
     return (
-        f"Group {shown(rows.groups[small])} is too small for the target Δ ≤ {target:.4g}: it has {n[small]:,} persons{drawn}, and {needed}. "
-        "Merge small groups (merge_small=...), or leave the group out."
+        f"Group {shown(rows.groups[small])} is too small for the target Δ ≤ {target:.4g}: it has {n[small]:,} "
+        f"persons{drawn}, and {needed}. Merge small groups (merge_small=...), or leave the group out."
     )
 
 
