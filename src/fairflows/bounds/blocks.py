@@ -32,6 +32,7 @@ _DRAWS_ABOVE = 500  # the mean number of draws above the quantile, where that ta
 _NUMBERS = 10_000_000
 _NUMBERS_AT_ONCE = 2_000_000
 _SEED = 0
+_DRAWS_TO_PLAN = 2_000
 
 
 def blocks_upper_bound(blocks: ArrayLike, delta: float) -> float:
@@ -58,6 +59,19 @@ def blocks_upper_bound(blocks: ArrayLike, delta: float) -> float:
     """
     blocks = checked_blocks(blocks)
     return _quantile(blocks.tobytes(), blocks.shape, checked_delta(delta))
+
+
+def foreseen_blocks_bound(blocks: ArrayLike, delta: float) -> float:
+    """Estimate `blocks_upper_bound` from few draws, within about two per cent, to plan with.
+
+    Examples
+    --------
+    >>> even = [even_blocks(667, 8), even_blocks(333, 8)]
+    >>> abs(foreseen_blocks_bound(even, delta=0.05) / blocks_upper_bound(even, delta=0.05) - 1) < 0.03
+    True
+    """
+    distances = _drawn_distances(checked_blocks(blocks), _DRAWS_TO_PLAN)
+    return float(np.quantile(distances, 1 - checked_delta(delta)))
 
 
 @lru_cache(maxsize=64)  # plans, statements and their checks ask for the same quantile again
