@@ -116,7 +116,7 @@ def cut(tree: TreeStructure, scores: FloatArray, group: Places, coin: Coin) -> M
     level = np.arange(min(1, n_nodes))  # the nodes of a depth, in rising order
     while len(level):
         value, u = scores[live, tree.score[node_of[live]]], coin(depth, live)
-        order = np.lexsort((u, value, group[live], node_of[live]))
+        order = np.lexsort((u, value, node_of[live] * K + group[live]))
         value, u, live = value[order], u[order], live[order]
         at_level = np.searchsorted(level, node_of[live])
         i = blocks_to_the_left(blocks[level], tree.share[level])  # (n_level, K)

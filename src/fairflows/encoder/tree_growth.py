@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
+from joblib import Parallel, delayed
 
 from fairflows.bounds.blocks import blocks_to_the_left
 from fairflows.bounds.cells import FEWEST_PERSONS
@@ -167,13 +168,19 @@ def best_splits(
     n_left = np.ceil(size[:, None] * shares.T[np.arange(n_nodes * K) % K] - 0.5).astype(np.int64)
     terms = np.column_stack([rows.targets, np.ones(n)])
     whole = np.stack([np.bincount(node, column, n_nodes) for column in terms.T], axis=1).astype(np.float64)
-    found = np.empty((n_nodes, len(rows.by_score), n_shares))
-    in_order = []
-    for j, by_score in enumerate(rows.by_score):
-        in_order.append(by_score[np.argsort(segment[by_score], kind="stable")])
-        sums = np.concatenate([np.zeros((1, terms.shape[1])), np.cumsum(terms[in_order[j]], axis=0)])
-        left = (sums[start[:, None] + n_left] - sums[start][:, None]).reshape(n_nodes, K, n_shares, -1).sum(axis=1)
-        found[:, j] = _explained(left, whole[:, None]) * worth
+    edges = np.concatenate([start[:, None], start[:, None] + n_left], axis=1).ravel()  # where the next share begins
+    is_empty = np.diff(edges, append=n) == 0
+
+    def tried(by_score: IntArray) -> tuple[IntArray, FloatArray]:
+        """Return the rows of each segment in the order of a score, and what its splits explain, (n_nodes, n_shares)."""
+        ordered = by_score[np.argsort(segment[by_score], kind="stable")]
+        between = np.add.reduceat(terms[ordered], np.minimum(edges, n - 1), axis=0)
+        between[is_empty] = 0
+        left = between.reshape(n_nodes, K, n_shares + 1, -1)[:, :, :-1].sum(axis=1).cumsum(axis=1)
+        return ordered, _explained(left, whole[:, None])
+
+    in_order, explained = zip(*Parallel(n_jobs=-1, prefer="threads")(map(delayed(tried), rows.by_score)), strict=True)
+    found = np.stack(explained, axis=1) * worth[:, None]
     best = found.reshape(n_nodes, -1).argmax(axis=1)
     score, share = np.divmod(best, n_shares)
     first_on_the_right = start + n_left[np.arange(n_nodes * K), np.repeat(share, K)]
