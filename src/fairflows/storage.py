@@ -229,6 +229,7 @@ class Writer:
         self.arrays: dict[str, np.ndarray] = {}
         self.secrets: list[bytes] = []
         self.ledgers: list[Ledger] = []  # one, or that of each model where several make up one
+        self._written: dict[int, object] = {}  # the objects that were written, in their order
 
     def write(self, value: Any, where: str) -> Any:
         """Return the JSON form of a value; messages name it by `where`."""
@@ -290,7 +291,11 @@ class Writer:
         kind = type(value)
         tag = "object" if class_named(kind.__name__) is kind else "own object"
         if tag == "object" or isinstance(value, Storable):
-            return {TAG: tag, "class": kind.__name__, "state": self._state(state_of(value), where)}
+            if id(value) in self._written:  # several parts of a model share it
+                return {TAG: "same", "number": list(self._written).index(id(value))}
+            state = self._state(state_of(value), where)
+            self._written[id(value)] = value
+            return {TAG: tag, "class": kind.__name__, "state": state}
         what = "a function" if inspect.isroutine(value) else f"a {kind.__name__}"
         raise DataError(
             f"{where}: {what} cannot be saved: a saved model holds no code. What can: fairflows' own encoders, "
@@ -316,6 +321,7 @@ class _Reader:
     def __init__(self, arrays: State, secrets: list[Key], ledgers: list[Any], own: Sequence[type[Storable]]) -> None:
         self._arrays, self._secrets, self._written_ledgers, self._own = arrays, secrets, ledgers, own
         self._ledgers: dict[int, Ledger] = {}
+        self._built: list[Any] = []  # the objects that were read, in the order in which they were written
         self._kinds: dict[str, Callable[[State], Any]] = {
             "tuple": lambda value: tuple(self.read(value["items"])),
             "dict": lambda value: {self.read(key): self.read(item) for key, item in value["items"]},
@@ -330,6 +336,7 @@ class _Reader:
             "categories": self._categories,
             "object": self._object,
             "own object": self._object,
+            "same": lambda value: self._built[value["number"]],
         }
 
     def read(self, value: Any) -> Any:
@@ -375,7 +382,8 @@ class _Reader:
         kind = class_named(name) if is_ours else next((part for part in self._own if part.__name__ == name), None)
         if kind is None:
             raise DataError(f"it holds a {name} of its maker's own: pass that class, load(path, own=[{name}]).")
-        return _built(kind, {part: self.read(content) for part, content in value["state"].items()})
+        self._built.append(_built(kind, {part: self.read(content) for part, content in value["state"].items()}))
+        return self._built[-1]
 
 
 def _is_tensor(value: object) -> bool:
