@@ -72,8 +72,7 @@ class DrawnColumns:
             if found is not None:
                 parts[name], codes[name], places[name], is_rounded[name] = found
             else:
-                is_known = name in known and whole.get(name) is column
-                parts[name], level = known[name] if is_known else Levels.of(str(name), column)
+                parts[name], level = known[name] if name in known else Levels.of(str(name), column)
                 codes[name] = level.astype(np.int64)
                 places[name] = codes[name]
         first = {name: place - len(order) for place, name in enumerate(order)}
