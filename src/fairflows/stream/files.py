@@ -22,6 +22,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fairflows.certificate.model_hash import model_hash
+from fairflows.certificate.releases import new_release, record_key
 from fairflows.display import progress_bar
 from fairflows.encoder.base import Encoder, fitted_encoder
 from fairflows.exceptions import DataError
@@ -80,16 +82,42 @@ def encode_file(
     int
         The number of encoded rows.
     """
-    check_file(Path(target), Path(source))
-    encode = BatchEncoder(model, **settings)
-    path, file = Path(source), open_table(Path(source), text_format)
+    source, target, found = Path(source), Path(target), Found() if found is None else found
+    check_file(target, source)
+    with side_folder(target) as folder:
+        written = folder / f"rows{target.suffix}"
+        settings |= {"keep_order": keep_order, "text_format": text_format, "time_formats": time_formats}
+        n_rows = encode_rows(model, source, written, found=found, **settings)
+        place = new_release(found.released, model_hash(model, model.key_), written, target)
+        with place, new_file(target) as side:
+            os.replace(written, side)
+    found.warn()
+    return n_rows
 
-    found = Found() if found is None else found
-    batches = read_batches(path, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
+
+def encode_rows(
+    model: Encoder,
+    source: Path,
+    target: Path,
+    *,
+    found: Found,
+    keep_order: bool = False,
+    text_format: TextFormat | None = None,
+    time_formats: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> int:
+    """Encode a file, as `encode_file` does, into one that is not released yet: nothing is recorded.
+
+    The target is in a private folder. The findings are what the record of releases, and a certificate, take.
+    """
+    encode, file, key = BatchEncoder(model, **settings), open_table(source, text_format), record_key()
+    batches = read_batches(source, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
+    # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
+    n_expected = file.n_rows or source.stat().st_size // 32
 
     def encoded(batch: pa.Table) -> tuple[pa.Table, Found]:
-        with naming_file(path):
-            return encode(batch)
+        with naming_file(source):
+            return encode(batch, key, n_expected)
 
     def counted() -> Iterator[pa.Table]:
         done = 0
@@ -100,15 +128,12 @@ def encode_file(
                 show(done, file.n_rows, f"{done:,} rows")
                 yield table
 
-    # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
-    n_expected = file.n_rows or path.stat().st_size // 32
     n_buckets = int(np.clip(-(-n_expected // ROWS_PER_BUCKET), 1, MOST_BUCKETS))
-    with new_file(Path(target)) as side, side_folder(Path(target)) as folder:
+    with side_folder(target) as folder:
         tables = counted() if keep_order else shuffled(counted(), n_buckets, folder)
-        n_rows = write_table(tables, side, Path(target), time_formats)
-        with naming_file(path):
-            encode.check_number_of_rows(found)
-    found.warn()
+        n_rows = write_table(tables, target, target, time_formats)
+    with naming_file(source):
+        encode.check_number_of_rows(found)
     return n_rows
 
 

@@ -131,6 +131,7 @@ def _open_locked(path: Path, target: Path, wait: bool) -> int:
 
     while True:
         with _named_errors(target):
+            path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
