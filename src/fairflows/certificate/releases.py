@@ -3,7 +3,7 @@
 Every release has its own tree, and two of them of the same persons, linked, may tell the group. A row is known by a
 keyed hash of its person's identifier *and* its values; in a table without an identifier, by its values. An identifier
 alone tells nothing, because many tables number their rows from 1 to n. Unrelated tables may agree by chance: in as many
-rows as agree when their identifiers are dealt out at random. So rows are released
+rows as agree when each identifier is given the row of the next one, since tables are often sorted. So rows are released
 
 - *again*, where clearly more rows than by chance agree whose values no other row of their table has: a certificate
   states which release of these rows it is;
@@ -23,7 +23,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.records import new_name, open_records, read_entry, write_entry
@@ -44,7 +47,7 @@ _DISTINCT = 20  # different rows that two tables without identifiers do not have
 
 @dataclass(frozen=True)
 class ReleasedRows:
-    """Keyed hashes of rows that are released, and the same with identifiers that were dealt out at random."""
+    """Keyed hashes of rows that are released, and "by chance" the same with the identifiers of the next persons."""
 
     named: bool  # whether an identifier says whose rows they are; without one there are contents alone
     contents: Hashes  # of each row's values
@@ -64,18 +67,19 @@ class ReleasedRows:
         nothing = np.empty(0, np.uint64)
         if persons.names is None:
             return cls(False, contents, nothing, nothing, nothing, nothing)
-        rng = np.random.default_rng()
-        person = keyed_hashes(persons.names, key, "person")[persons.codes]
+        hashes = keyed_hashes(persons.names, key, "person")
+        person, other = hashes[persons.codes], hashes[_following(persons.names)][persons.codes]
         # The same persons in every file of so many rows.
-        some = np.flatnonzero(person <= min(1.0, _SAMPLED / (n_in_all or persons.n)) * (2.0**64 - 1))
-        one, other = person[some], rng.permutation(person[some])
+        last_sampled = min(1.0, _SAMPLED / (n_in_all or persons.n)) * (2.0**64 - 1)
         of_columns = keyed_hashes([str(name) for name in X], key, "column")
-        hashed = [content_hashes(X.iloc[some, [j]], key) ^ of_column for j, of_column in enumerate(of_columns)]
-        values, by_chance = (
-            np.concatenate([nothing, *(_paired(who, value, key) for value in hashed)]) for who in (one, other)
-        )
-        by_chance_rows = _paired(rng.permutation(person), contents, key)
-        return cls(True, contents, _paired(person, contents, key), by_chance_rows, values, by_chance)
+
+        def of_values(who: Hashes) -> Hashes:
+            some = np.flatnonzero(who <= last_sampled)
+            values = (content_hashes(X.iloc[some, [j]], key) ^ column for j, column in enumerate(of_columns))
+            return np.concatenate([nothing, *(_paired(who[some], value, key) for value in values)])
+
+        rows, by_chance = _paired(person, contents, key), _paired(other, contents, key)
+        return cls(True, contents, rows, by_chance, of_values(person), of_values(other))
 
     @classmethod
     def joined(cls, parts: Sequence[ReleasedRows]) -> ReleasedRows:
@@ -221,6 +225,16 @@ def _settle(pending: Path, *, is_placed: bool) -> None:
 
 def _read(path: Path, key: Key) -> tuple[list[Any], list[Hashes]]:
     return read_entry(path, key, _FORMAT, _FACTS, ("contents", "rows", "values"), "a release of rows")
+
+
+def _following(names: npt.NDArray[np.object_]) -> npt.NDArray[np.intp]:
+    """Return the place of the name that follows each name, in the order of numbers."""
+    texts = pa.array(names, pa.string())
+    by_length = pa.table({"length": pc.utf8_length(texts), "text": texts})
+    order = pc.sort_indices(by_length, [("length", "ascending"), ("text", "ascending")]).to_numpy()
+    following = np.empty(len(order), dtype=np.intp)
+    following[order] = np.roll(order, -1)
+    return following
 
 
 def _paired(persons: Hashes, values: Hashes, key: Secret) -> Hashes:

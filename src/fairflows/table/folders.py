@@ -149,9 +149,12 @@ def _named_errors(target: Path) -> Iterator[None]:
     """Turn errors of the system while a target is written into a `DataError` that names it."""
     try:
         yield
-    except OSError as error:
-        reason = error.strerror or " ".join(str(error).split())
-        raise DataError(f"{target}: cannot be written: {reason}.") from error
+    except (OSError, DataError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__  # of a file in a folder that is written
+        if not isinstance(cause, OSError):
+            raise
+        reason = cause.strerror or " ".join(str(cause).split())
+        raise DataError(f"{target}: cannot be written: {reason}.") from cause
 
 
 def _take_place(side: Path, target: Path) -> None:
