@@ -8,6 +8,7 @@ dealt out at random to buckets on disk, and each bucket, small enough for memory
 
 from __future__ import annotations
 
+import csv
 import os
 import secrets
 from collections import deque
@@ -20,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fairflows.certificate.model_hash import model_hash
@@ -201,15 +203,22 @@ def write_table(
         return _write_parquet(iter(parts), path)
     n_rows = 0
     with path.open("w", encoding="utf-8", newline="") as file:
-        for table in parts:
+        for place, table in enumerate(parts):
             has_gaps = any(column.null_count for column in table.columns)  # pandas makes floats of whole numbers then
             frame = table.to_pandas(types_mapper=NULLABLE.get if has_gaps else None)
             for column, written in (time_formats or {}).items():
                 if column in frame and frame[column].dtype.kind == "M":
                     frame[column] = frame[column].dt.strftime(written)
-            frame.to_csv(file, index=False, header=not n_rows)
+            quoting = csv.QUOTE_NONNUMERIC if _has_carriage_return(table) else csv.QUOTE_MINIMAL
+            frame.to_csv(file, index=False, header=place == 0, quoting=quoting)
             n_rows += table.num_rows
     return n_rows
+
+
+def _has_carriage_return(table: pa.Table) -> bool:
+    """Return whether a text or a name ends a line by a carriage return, which csv leaves without quotes."""
+    texts = (column for column in table.columns if pa.types.is_string(column.type))
+    return "\r" in "".join(table.column_names) or any(pc.any(pc.match_substring(t, "\r")).as_py() for t in texts)
 
 
 def _write_parquet(parts: Iterator[pa.Table], path: Path) -> int:
@@ -227,7 +236,7 @@ def _write_parquet(parts: Iterator[pa.Table], path: Path) -> int:
 def shuffled(batches: Iterable[pa.Table], n_buckets: int, folder: Path) -> Iterator[pa.Table]:
     """Yield the rows of all batches, of one schema, in random order, one bucket in memory at a time.
 
-    The folder for the buckets is empty and private.
+    Batches without a row give one table without a row. The folder for the buckets is empty and private.
     """
     rng = np.random.default_rng(secrets.randbits(128))  # an order that a seed repeats would be no secret
     paths = [folder / f"{i}.arrow" for i in range(n_buckets)]
@@ -245,11 +254,13 @@ def shuffled(batches: Iterable[pa.Table], n_buckets: int, folder: Path) -> Itera
     finally:
         for writer in writers:
             writer.close()
+    n_rows = 0
     for path in paths if writers else []:
         with pa.OSFile(str(path)) as source:
             rows = pa.ipc.open_file(source).read_all()
         path.unlink()
-        if rows.num_rows:
+        n_rows += rows.num_rows
+        if rows.num_rows or (not n_rows and path == paths[-1]):
             yield rows.take(rng.permutation(rows.num_rows))
 
 
