@@ -95,7 +95,8 @@ def read_entry(
         ) from None
     if not is_known:
         raise DataError(
-            f"{path}: the file has format {about['format']}, and this release of fairflows reads {version}."
+            f"{path}: the file has format {about['format']}, and this release of fairflows reads {version}. It records "
+            f"{what}: remove it where that need not be known any more, or name another folder ({ENVIRONMENT})."
         )
     if written != _digest(key):
         raise DataError(f"{path}: was written with another key than {_KEY!r} of the records; restore that key.")

@@ -133,6 +133,13 @@ def record_key() -> Key:
         return key
 
 
+def check_record() -> None:
+    """Raise, before the work is done, if the record of releases cannot be read."""
+    with open_records(_PART) as (folder, key):
+        for _ in _recorded(folder, key):
+            pass
+
+
 @contextmanager
 def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: Path) -> Iterator[int]:
     """Count a release of rows, and record it if the block, in which its file takes its place, ends well.
