@@ -216,11 +216,14 @@ def test_a_table_is_read_with_a_schema(tmp_path):
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_times_are_seconds_since_1970_in_every_unit(unit):
-    times = pd.Series(pd.to_datetime(["2020-02-29 12:00:01", None, "1969-12-31 00:00:00"])).astype(f"datetime64[{unit}]")
+    times = pd.Series(pd.to_datetime(["2020-02-29 12:00:01", None, "1969-12-31 00:00:00"])).astype(
+        f"datetime64[{unit}]"
+    )
     expected = [1_582_977_601.0, np.nan, -86_400.0]
     np.testing.assert_array_equal(floats(times), expected)
     np.testing.assert_array_equal(floats(times.dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")), expected)
     np.testing.assert_array_equal(floats(times - times[2]), [1_583_064_001.0, np.nan, 0.0])
     if unit != "ns":
-        ends = pd.Series(np.array(["9999-12-31", "1582-10-04"], dtype=f"datetime64[{unit}]"))
-        np.testing.assert_array_equal(floats(ends), [253_402_214_400.0, -12_219_379_200.0])
+        days = [datetime.date(9999, 12, 31), datetime.date(1582, 10, 4)]
+        ends = pd.Series(np.array(days, dtype=f"datetime64[{unit}]"))
+        np.testing.assert_array_equal(floats(ends), [86_400.0 * (day - datetime.date(1970, 1, 1)).days for day in days])
