@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -10,7 +11,6 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_array, check_is_fitted
@@ -254,9 +254,10 @@ class Release(Encoder):
         dealt = _deal(self, given)
         template = _fold_encoder(self, dealt)
         # Trees grow side by side. Densities are fitted one after the other, since they set filters of warnings.
-        fits = [delayed(_fitted_to)(clone(template), part) for part in dealt.parts]
-        with one_thread():
-            encoders = Parallel(n_jobs=2 if dealt.cut_at else 1, prefer="threads")(fits)
+        # The pool waits for both, also where one raises: a solver's threads must not outlive the interpreter.
+        unfitted = [clone(template) for _ in dealt.parts]
+        with one_thread(), ThreadPoolExecutor(2 if dealt.cut_at else 1) as pool:
+            encoders = list(pool.map(_fitted_to, unfitted, dealt.parts))
         _check_alike("Group", [encoder.groups_ for encoder in encoders])
         _check_alike("Label", [[] if encoder.classes_ is None else encoder.classes_.tolist() for encoder in encoders])
         persons = dealt.persons
