@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,13 +23,13 @@ from fairflows.certificate.counting import Counted
 from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
-from fairflows.certificate.looks import open_looks
+from fairflows.certificate.releases import ReleasedRows, new_release, record_key
 from fairflows.certificate.statements import table_statement
 from fairflows.display import html_card, say
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
+from fairflows.exceptions import DataError, DataWarning, check_choice
 from fairflows.exports import EXPORTED, export_files
 from fairflows.release.fitted_cells import held_out_parts
 from fairflows.release.release import Release
@@ -36,12 +37,11 @@ from fairflows.report import statement_words, table_words
 from fairflows.report.page import Report, report_contents
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import Found, table_schema, to_arrow
-from fairflows.stream.files import encode_file, write_table
-from fairflows.table.folders import check_folder, new_folder, refuse_other_files
+from fairflows.stream.files import encode_rows, write_table
+from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
 from fairflows.table.frames import to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_document, stated_fields
-from fairflows.table.ledger import RowsSeen
 from fairflows.table.prospects import check_groups
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
@@ -173,8 +173,7 @@ def share(
     order = np.random.default_rng().permutation(len(table))  # from the system's entropy: no seed repeats it
     rows = fitted.rows.iloc[order].reset_index(drop=True)
     run = Run.of(table, random_state)
-    with open_looks() as looks:
-        seen = RowsSeen.of(table.X, table.persons, looks.key)
+    seen = ReleasedRows.of(table.X, table.persons, record_key())
     return Shared(rows, certificate, worth, found, before, fitted.model, Report(contents), run, seen)
 
 
@@ -376,7 +375,7 @@ class Shared:
         The page.
     run : Run
         How the table was read, for later files.
-    seen : RowsSeen
+    seen : ReleasedRows
         Keyed hashes of the original rows, for the user's record of releases.
     """
 
@@ -388,7 +387,7 @@ class Shared:
     release: Release
     report: Report
     run: Run
-    seen: RowsSeen
+    seen: ReleasedRows
 
     @property
     def is_good(self) -> bool:
@@ -423,44 +422,52 @@ class Shared:
         """
         check_choice("kind", kind, tuple(SHARED))
         out = Path(folder)
-        check_place(out, replace=replace)
-        certificate = replace_(self.certificate, releases=record_release(self.seen, self.certificate.model))
-        with new_folder(out) as side:
-            save(self.release, side / MODEL)
-            shared = side / SHARED[kind]
+        with locked(out, wait=False):
+            check_place(out, replace=replace)
+            return self._save(out, SHARED[kind], whole)
+
+    def _save(self, out: Path, name: str, whole: Path | None) -> Shared:
+        certificate, found, released = self.certificate, Found(), [self.seen]
+        with side_folder(out) as work:
+            shared = work / name
             if whole is None:
                 n_rows = write_table([to_arrow(self.table)], shared, shared, self.run.time_formats)
             else:
-                found = Found()
                 with warnings.catch_warnings():
                     # Persons of the sample keep their cells, as is meant.
                     warnings.filterwarnings("ignore", ".* keep the cell", DataWarning)
-                    n_rows = encode_file(
-                        self.release, whole, shared, time_formats=self.run.time_formats, found=found, **self.run.roles
+                    formats = self.run.time_formats
+                    n_rows = encode_rows(
+                        self.release, whole, shared, time_formats=formats, found=found, **self.run.roles
                     )
-                certificate = of_whole_file(certificate, found)
-            kinds = kinds_of(to_arrow(self.table).schema)
-            certificate = naming_released_file(certificate, shared, n_rows, kinds).sealed(self.release.key_)
-            contents = {**self.report.contents, "certificate": certificate.to_dict()}
-            if whole is not None:
-                told = (
-                    f"This is the sample that the trees were fitted to. All {n_rows:,} rows of the file are released."
-                )
-                contents["data"] = {**contents["data"], "split": told}
-            page = Report(contents)
-            texts = {
-                "certificate.json": certificate.to_json(),
-                "report.html": page.to_html(),
-                "report.json": json.dumps(page.contents, indent=1, ensure_ascii=False),
-                "report-public.html": page.to_html(public=True),
-                RUN: json.dumps({"format": FORMAT, **asdict(self.run)}, indent=1),
-            }
-            public = hashlib.sha256(texts["report-public.html"].encode()).hexdigest()
-            digests = {**certificate.released_files, "report-public.html": public}
-            texts |= export_files(certificate, self.table, shared.name, n_rows, digests)
-            for name, text in texts.items():
-                (side / name).write_text(text, encoding="utf-8")
+                    found.warn()
+                certificate, released = of_whole_file(certificate, found), found.released
+            certificate = naming_released_file(certificate, shared, n_rows, kinds_of(to_arrow(self.table).schema))
+            with new_release(released, certificate.model, shared, out / name) as number, new_folder(out) as side:
+                certificate = replace_(certificate, releases=number).sealed(self.release.key_)
+                save(self.release, side / MODEL)
+                os.replace(shared, side / name)
+                for file, text in self._texts(certificate, name, n_rows, is_sample=whole is not None).items():
+                    (side / file).write_text(text, encoding="utf-8")
         return replace_(self, certificate=certificate)
+
+    def _texts(self, certificate: Certificate, name: str, n_rows: int, *, is_sample: bool) -> dict[str, str]:
+        """Return the files of text beside the shared table, by name."""
+        contents = {**self.report.contents, "certificate": certificate.to_dict()}
+        if is_sample:
+            told = f"This is the sample that the trees were fitted to. All {n_rows:,} rows of the file are released."
+            contents["data"] = {**contents["data"], "split": told}
+        page = Report(contents)
+        texts = {
+            "certificate.json": certificate.to_json(),
+            "report.html": page.to_html(),
+            "report.json": json.dumps(page.contents, indent=1, ensure_ascii=False),
+            "report-public.html": page.to_html(public=True),
+            RUN: json.dumps({"format": FORMAT, **asdict(self.run)}, indent=1),
+        }
+        public = hashlib.sha256(texts["report-public.html"].encode()).hexdigest()
+        digests = {**certificate.released_files, "report-public.html": public}
+        return texts | export_files(certificate, self.table, name, n_rows, digests)
 
     def __repr__(self) -> str:
         return table_words.shared_text(self)
@@ -471,20 +478,6 @@ class Shared:
             statement_words.meaning(self.certificate), table_words.question(self), table_words.guesses(self), *parts,
             badge=statement_words.badge(self.certificate),
         )  # fmt: skip
-
-
-def record_release(seen: RowsSeen, model: str) -> int:
-    """Record that rows are released by a model; return how many releases they have had, and warn of a second one."""
-    with open_looks() as looks:
-        release, others = looks.releases.find(seen, model, model)
-        looks.releases.record(seen, release)
-    if others:
-        warn_user(
-            f"Some of these rows were released before ({len(others)} time{'s' * (len(others) > 1)}, last on "
-            f"{others[-1].date[:10]}). Every release has its own tree, and two of them, linked, may tell the group: "
-            "share one of them only."
-        )
-    return release.number
 
 
 def of_whole_file(certificate: Certificate, found: Found) -> Certificate:

@@ -508,8 +508,9 @@ def _shape(name: str, real: pd.Series, shared: pd.Series) -> dict[str, Any]:
         codes = [np.searchsorted(edges, v[~np.isnan(v)], side="right") for v in values]
         names = [f"{edge:.4g}" for edge in (low, *edges)]
         if is_time(real.dtype):
-            starts = pd.to_timedelta([low, *edges], unit="s").floor("D" if high - low > 86_400 * _BARS else "s")
-            names = list((starts if real.dtype.kind == "m" else starts + pd.Timestamp(0)).astype(str))
+            step = 86_400 if high - low > 86_400 * _BARS else 1
+            starts = (np.floor(np.array([low, *edges]) / step) * step).astype(np.int64)
+            names = list(pd.Index(starts.astype(f"{real.dtype.kind}8[s]")).astype(str))
     else:
         levels = real.astype(object).value_counts().index[:_BARS]
         levels = levels.sort_values() if has_order(real.dtype) else levels

@@ -14,6 +14,7 @@ from filelock import FileLock
 
 from fairflows import DataError, DataWarning, load_adult
 from fairflows.certificate import looks as record_of_looks
+from fairflows.certificate import records
 from fairflows.certificate.looks import open_looks
 from fairflows.table.ledger import RowsSeen
 from fairflows.table.persons import Persons
@@ -85,10 +86,10 @@ def test_a_process_that_is_killed_before_its_certificate_has_looked(tmp_path):
 def test_whoever_waits_is_told_why(ledger_of_test, monkeypatch):
     record()
     held = FileLock(ledger_of_test / "lock")
-    monkeypatch.setattr(record_of_looks, "_PATIENCE", 0.01)
+    monkeypatch.setattr(records, "_PATIENCE", 0.01)
     with held, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(record)
-        with pytest.raises(DataWarning, match="another process is counting looks"):  # warnings are errors in tests
+        with pytest.raises(DataWarning, match="another process is writing records"):  # warnings are errors in tests
             waiting.result()
 
 

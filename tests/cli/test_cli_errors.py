@@ -114,10 +114,10 @@ def encode_until_stopped(number, words):
     sys.argv = ["fairflows", *words]
     encode = BatchEncoder.__call__
 
-    def stopped_while_encoding(self, batch):
+    def stopped_while_encoding(self, *arguments):
         print([path.name for path in Path(words[-1]).parent.glob(".z.csv.partial-*")], flush=True)
         os.kill(os.getpid(), number)
-        return encode(self, batch)
+        return encode(self, *arguments)
 
     BatchEncoder.__call__ = stopped_while_encoding
     main()

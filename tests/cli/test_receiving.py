@@ -113,3 +113,15 @@ def test_a_later_file_takes_no_place_of_the_shared_table(run, made, received):
     pd.read_csv(received / "shared.csv").to_parquet(received / "later.parquet")
     out = run("check", received / "certificate.json", received / "later.parquet", ends=0)[1]
     assert "It holds what a file in the producer's list holds, in another form." in out
+
+
+def test_line_ends_inside_a_text_stay_inside(run, tmp_path):
+    """Left without quotes, a carriage return began a new row for pandas, and ours could not read the file."""
+    frame = loans(1200, 3).assign(town=lambda x: x["town"].replace({"Bonn": "one\rtwo", "Ulm": "three\r\nfour\nfive"}))
+    frame.to_csv(tmp_path / "loans.csv", index=False, quoting=1)
+    words = ["--sensitive", "sex", "--label", "repaid", "--quick", "--target", "0.4", "-o", tmp_path / "out"]
+    run("share", tmp_path / "loans.csv", *words, ends=0)
+    shared = tmp_path / "out" / "shared.csv"
+    assert set(pd.read_csv(shared)["town"]) == set(frame["town"])
+    assert len(pd.read_csv(shared)) == 1200
+    run("check", tmp_path / "out", ends=0)

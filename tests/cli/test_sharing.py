@@ -192,3 +192,21 @@ def test_public_files_name_no_group_that_was_merged(run, tmp_path):
     assert len(public) == 7
     assert "small groups are one group" in (out / "report-public.html").read_text()
     assert not [path.name for path in public if b"CANARY" in path.read_bytes()]
+
+
+def test_dates_of_any_century_are_shared_and_encoded(run, tmp_path):
+    """9999-12-31 is the usual "no end"; nanoseconds since 1970 end in 2262, and begin in 1677."""
+    for name, seed in (("loans", 3), ("new", 4)):
+        rows = loans(900, seed)
+        rows["until"] = rows["since"].where(rows["age"] < 40, "9999-12-31") + " 23:59:59"
+        rows["since"] = rows["since"].str.replace("202", "158")
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
+    words = [*ROLES, "--target", "0.5", "-o", tmp_path / "out"]
+    assert "9999-12-31" in run("describe", tmp_path / "loans.csv", *ROLES, ends=0)[1]
+    run("share", tmp_path / "loans.csv", *words, ends=0)
+    run("encode", tmp_path / "out", tmp_path / "new.csv", "-o", tmp_path / "z.csv", ends=0)
+    run("check", tmp_path / "out", ends=0)
+    for path in (tmp_path / "out" / "shared.csv", tmp_path / "z.csv"):
+        shared = pd.read_csv(path)
+        assert 0.4 < (shared["until"] == "9999-12-31 23:59:59").mean() < 0.8
+        assert shared["since"].str.match(r"158\d-\d\d-\d\d$").all()

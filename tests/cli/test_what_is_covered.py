@@ -9,6 +9,7 @@ from known_tables import people
 
 import fairflows as ff
 from fairflows.cli import main as command
+from fairflows.stream import files
 
 ROLES = ["--sensitive", "sex", "--label", "repaid", "--quick", "--target", "0.4"]
 TABLE = {"sensitive": "sex", "label": "repaid", "identifier": "person"}
@@ -204,3 +205,20 @@ def test_persons_at_a_cut_point_keep_their_group_in_a_file_of_narrower_floats(ru
         == tested[1]
         == {"0.7 and over": (frame["score"] >= 0.7).sum(), "under 0.7": (frame["score"] < 0.7).sum()}
     )
+
+
+@pytest.mark.parametrize("target", ["z.csv", "z.parquet"])
+@pytest.mark.parametrize("known", [0, 1, 600])
+def test_rows_that_are_dropped_leave_a_table(run, folder, monkeypatch, target, known):
+    """The header stood twice where the first batch was dropped whole; without a row the file had 0 bytes."""
+    monkeypatch.setattr(files, "BATCH_ROWS", 300)
+    new = loans(900, 2)
+    new["repaid"] = new["repaid"].fillna("no").where(new.index >= 900 - known, None)
+    new.to_csv(folder / "new.csv", index=False)
+    (folder / target).unlink(missing_ok=True)
+    said = run("encode", folder / "named", folder / "new.csv", "-o", folder / target, ends=0)[1]
+    assert said.startswith(f"{known} rows written to ")
+    written = pd.read_csv(folder / target) if target.endswith("csv") else pd.read_parquet(folder / target)
+    assert list(written) == list(pd.read_csv(folder / "named" / "shared.csv", nrows=1))
+    assert len(written) == known
+    run("check", folder / "named" / "certificate.json", folder / target, ends=0)

@@ -3,6 +3,10 @@
 Releases of `FairTree` are in `test_two_folds`.
 """
 
+import threading
+import time
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -443,3 +447,23 @@ def test_drawn_rows_stream_with_one_type_per_column(rows, tmp_path, monkeypatch)
     found = pd.read_parquet(target)
     assert found["grade"].dtype == np.float64
     assert len(found) == len(halves)
+
+
+class FailingInOneFold(LearntCells):
+    """One of two fits fails at once; the other one takes longer."""
+
+    ended: ClassVar[list[str]] = []
+    first = threading.Lock()
+
+    def learn(self, rows):
+        if self.first.acquire(blocking=False):
+            raise DataError("out of reach")
+        time.sleep(0.3)
+        self.ended.append("the other fit")
+
+
+def test_a_fit_that_fails_waits_for_the_other_one(rows):
+    """A solver that still runs in a thread when the interpreter ends brings the process down (SIGABRT)."""
+    with pytest.raises(DataError, match="out of reach"):
+        ff.Release(FailingInOneFold(sensitive="sex"), output="cell").fit(rows)
+    assert FailingInOneFold.ended == ["the other fit"]

@@ -150,6 +150,15 @@ def test_what_does_not_fit_is_refused_and_leaves_no_file(change, message, frame,
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
+@pytest.mark.parametrize("target", ["z.csv", "z.parquet"])
+def test_the_header_stands_once_where_the_first_batches_are_dropped(target, frame, matching, tmp_path):
+    holes = frame[["town", "sex", "person"]].assign(sex=frame["sex"].where(frame.index >= 250))
+    source, settings = write(holes, tmp_path / "a.parquet"), {"sensitive": "sex", "missing_group": "drop"}
+    with pytest.warns(ff.DataWarning, match="250 rows without a group"):
+        assert encode_file(matching, source, tmp_path / target, keep_order=True, identifier="person", **settings) == 750
+    assert len(read(tmp_path / target)) == 750
+
+
 def test_a_target_is_what_its_name_says(frame, flow, tmp_path):
     source, settings = write(frame, tmp_path / "rows.csv"), {"sensitive": "sex", "identifier": "person"}
     encode_file(flow, source, tmp_path / "z.parquet", keep_order=True, keep=["town", "town"], **settings)

@@ -26,13 +26,7 @@ from fairflows.certificate.certificate import Assumption, Certificate, Released,
 from fairflows.certificate.counting import Counted
 from fairflows.certificate.looks import Look, Looks, open_looks
 from fairflows.certificate.model_hash import model_hash
-from fairflows.certificate.statements import (
-    Law,
-    Statement,
-    blocks_statement,
-    held_out_statement,
-    table_statement,
-)
+from fairflows.certificate.statements import Law, Statement, blocks_statement, held_out_statement, table_statement
 from fairflows.encoder.base import IntArray, LatentLaw, Model, Traits, cells_of, fitted_model
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.release.released_table import ReleasedTable, count_cells

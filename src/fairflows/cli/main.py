@@ -126,14 +126,17 @@ def share(
 
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
+    from fairflows.certificate.releases import check_record
+    from fairflows.table.folders import locked
     from fairflows.table.prospects import find_problems
     from fairflows.table.reading import kind_of
     from fairflows.workflow import check_place
     from fairflows.workflow import share as make
 
     check_place(out, file, replace=replace)
+    check_record()
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
-    with stages():
+    with locked(out, wait=False), stages():
         say(f"reading {file}")
         table = reading.table(reading.frame(file), file.name)
         if reading.identifier is None:
@@ -167,12 +170,13 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.
     Writes `shared.csv`, `certificate.json`, both reports and the private model.
     """
     from fairflows.table.examples import load_adult
+    from fairflows.table.folders import locked
     from fairflows.workflow import check_place
     from fairflows.workflow import share as make
 
     check_place(out, replace=True)
     table = load_adult()
-    with stages():
+    with locked(out, wait=False), stages():
         shared = make(table)
         shared.save(out, replace=True)
     _print_frame(table.X.head(3), title="The table")

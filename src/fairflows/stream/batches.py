@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from fairflows.certificate.releases import ReleasedRows
 from fairflows.encoder.base import MORE_ROWS, Model, fitted_model
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.table import columns as kinds
@@ -22,7 +23,7 @@ from fairflows.table.columns import Schema, check_known
 from fairflows.table.domain import Reason, warn_of_outside
 from fairflows.table.frames import as_arrow, check_names, from_arrow
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
-from fairflows.table.keys import Hashes, keyed_hashes
+from fairflows.table.keys import Hashes, Secret, keyed_hashes
 from fairflows.table.persons import Persons, check_most_rows
 
 Precision = Literal["float32", "float64"]
@@ -105,6 +106,7 @@ class Found:
     counts: npt.NDArray[np.int64] | None = None  # (K, k): rows by group and cell, of a release
     no_label: list[str] = field(default_factory=list)  # labels that the rows lack
     persons: list[Hashes] = field(default_factory=list)  # hashes of the rows' persons, batch by batch
+    released: list[ReleasedRows] = field(default_factory=list)  # for the record of releases, batch by batch
 
     def add(self, other: Found) -> None:
         """Add the findings of another batch."""
@@ -114,6 +116,7 @@ class Found:
             self.counts = other.counts if self.counts is None else self.counts + other.counts
         self.no_label = other.no_label
         self.persons += other.persons
+        self.released += other.released
 
     def warn(self) -> None:
         """Warn of all that a reader of the result must know."""
@@ -211,8 +214,13 @@ class BatchEncoder:
                 )
         return pa.schema([*self._types, *(pa.field(name, plain_type(source.field(name).type)) for name in self._keep)])
 
-    def __call__(self, batch: pa.Table) -> tuple[pa.Table, Found]:
-        """Encode the rows of a table, and append the columns to keep. Return also the findings about the rows."""
+    def __call__(
+        self, batch: pa.Table, record_key: Secret | None = None, n_in_all: int | None = None
+    ) -> tuple[pa.Table, Found]:
+        """Encode the rows of a table, and append the columns to keep. Return also the findings about the rows.
+
+        With the key of the user's records the rows, of `n_in_all` about, are hashed for the record of releases.
+        """
         schema = self.output_schema(batch.schema)
         columns = self.needed(batch.schema.names)
         frame = from_arrow(batch.select(columns).replace_schema_metadata())
@@ -237,6 +245,8 @@ class BatchEncoder:
             found.counts = np.bincount(rows.group * shape[1] + cells, minlength=shape[0] * shape[1]).reshape(shape)
             encoded = encoder.draw(cells)
         found.outside = rows.outside.counts()
+        if record_key is not None:
+            found.released = [ReleasedRows.of(rows.X, rows.persons, record_key, n_in_all)]
         if persons is not None and persons.names is not None:
             found.persons = [keyed_hashes(persons.names, b"", "rows of a person")[persons.codes]]
         table = as_arrow(encoded, self._types)

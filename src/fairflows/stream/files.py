@@ -8,6 +8,7 @@ dealt out at random to buckets on disk, and each bucket, small enough for memory
 
 from __future__ import annotations
 
+import csv
 import os
 import secrets
 from collections import deque
@@ -20,8 +21,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fairflows.certificate.model_hash import model_hash
+from fairflows.certificate.releases import new_release, record_key
 from fairflows.display import progress_bar
 from fairflows.encoder.base import Model, fitted_model
 from fairflows.exceptions import DataError
@@ -80,16 +84,42 @@ def encode_file(
     int
         The number of encoded rows.
     """
-    check_file(Path(target), Path(source))
-    encode = BatchEncoder(model, **settings)
-    path, file = Path(source), open_table(Path(source), text_format)
+    source, target, found = Path(source), Path(target), Found() if found is None else found
+    check_file(target, source)
+    with side_folder(target) as folder:
+        written = folder / f"rows{target.suffix}"
+        settings |= {"keep_order": keep_order, "text_format": text_format, "time_formats": time_formats}
+        n_rows = encode_rows(model, source, written, found=found, **settings)
+        place = new_release(found.released, model_hash(model, model.key_), written, target)
+        with place, new_file(target) as side:
+            os.replace(written, side)
+    found.warn()
+    return n_rows
 
-    found = Found() if found is None else found
-    batches = read_batches(path, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
+
+def encode_rows(
+    model: Model,
+    source: Path,
+    target: Path,
+    *,
+    found: Found,
+    keep_order: bool = False,
+    text_format: TextFormat | None = None,
+    time_formats: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> int:
+    """Encode a file, as `encode_file` does, into one that is not released yet: nothing is recorded.
+
+    The target is in a private folder. The findings are what the record of releases, and a certificate, take.
+    """
+    encode, file, key = BatchEncoder(model, **settings), open_table(source, text_format), record_key()
+    batches = read_batches(source, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
+    # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
+    n_expected = file.n_rows or source.stat().st_size // 32
 
     def encoded(batch: pa.Table) -> tuple[pa.Table, Found]:
-        with naming_file(path):
-            return encode(batch)
+        with naming_file(source):
+            return encode(batch, key, n_expected)
 
     def counted() -> Iterator[pa.Table]:
         done = 0
@@ -100,15 +130,12 @@ def encode_file(
                 show(done, file.n_rows, f"{done:,} rows")
                 yield table
 
-    # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
-    n_expected = file.n_rows or path.stat().st_size // 32
     n_buckets = int(np.clip(-(-n_expected // ROWS_PER_BUCKET), 1, MOST_BUCKETS))
-    with new_file(Path(target)) as side, side_folder(Path(target)) as folder:
+    with side_folder(target) as folder:
         tables = counted() if keep_order else shuffled(counted(), n_buckets, folder)
-        n_rows = write_table(tables, side, Path(target), time_formats)
-        with naming_file(path):
-            encode.check_number_of_rows(found)
-    found.warn()
+        n_rows = write_table(tables, target, target, time_formats)
+    with naming_file(source):
+        encode.check_number_of_rows(found)
     return n_rows
 
 
@@ -176,15 +203,22 @@ def write_table(
         return _write_parquet(iter(parts), path)
     n_rows = 0
     with path.open("w", encoding="utf-8", newline="") as file:
-        for table in parts:
+        for place, table in enumerate(parts):
             has_gaps = any(column.null_count for column in table.columns)  # pandas makes floats of whole numbers then
             frame = table.to_pandas(types_mapper=NULLABLE.get if has_gaps else None)
             for column, written in (time_formats or {}).items():
                 if column in frame and frame[column].dtype.kind == "M":
                     frame[column] = frame[column].dt.strftime(written)
-            frame.to_csv(file, index=False, header=not n_rows)
+            quoting = csv.QUOTE_NONNUMERIC if _has_carriage_return(table) else csv.QUOTE_MINIMAL
+            frame.to_csv(file, index=False, header=place == 0, quoting=quoting)
             n_rows += table.num_rows
     return n_rows
+
+
+def _has_carriage_return(table: pa.Table) -> bool:
+    """Return whether a text or a name ends a line by a carriage return, which csv leaves without quotes."""
+    texts = (column for column in table.columns if pa.types.is_string(column.type))
+    return "\r" in "".join(table.column_names) or any(pc.any(pc.match_substring(t, "\r")).as_py() for t in texts)
 
 
 def _write_parquet(parts: Iterator[pa.Table], path: Path) -> int:
@@ -202,7 +236,7 @@ def _write_parquet(parts: Iterator[pa.Table], path: Path) -> int:
 def shuffled(batches: Iterable[pa.Table], n_buckets: int, folder: Path) -> Iterator[pa.Table]:
     """Yield the rows of all batches, of one schema, in random order, one bucket in memory at a time.
 
-    The folder for the buckets is empty and private.
+    Batches without a row give one table without a row. The folder for the buckets is empty and private.
     """
     rng = np.random.default_rng(secrets.randbits(128))  # an order that a seed repeats would be no secret
     paths = [folder / f"{i}.arrow" for i in range(n_buckets)]
@@ -220,11 +254,13 @@ def shuffled(batches: Iterable[pa.Table], n_buckets: int, folder: Path) -> Itera
     finally:
         for writer in writers:
             writer.close()
+    n_rows = 0
     for path in paths if writers else []:
         with pa.OSFile(str(path)) as source:
             rows = pa.ipc.open_file(source).read_all()
         path.unlink()
-        if rows.num_rows:
+        n_rows += rows.num_rows
+        if rows.num_rows or (not n_rows and path == paths[-1]):
             yield rows.take(rng.permutation(rows.num_rows))
 
 

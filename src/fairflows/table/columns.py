@@ -28,6 +28,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 Dtype: TypeAlias = "np.dtype | ExtensionDtype"
 _NOT_PLAIN = {"list", "dict", "set", "ndarray", "tuple", "bytes", "time", "Decimal"}
 
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # pandas' units of time
 MOST_NUMBERS = 20
 """Different numbers that may still be the names of classes of a label."""
 
@@ -80,9 +81,10 @@ def numbers(column: pd.Series) -> np.ndarray:
 
 def floats(column: pd.Series) -> npt.NDArray[np.float64]:
     """Return numbers, times as seconds since 1970, or durations as seconds; a missing value is NaN."""
-    if is_time(column.dtype):
-        lasts = column if column.dtype.kind == "m" else column - pd.Timestamp(0, tz=column.dt.tz)
-        column = lasts.dt.total_seconds()
+    if is_time(column.dtype):  # a difference from 1970 would be in nanoseconds, which end in the year 2262
+        times = (column.dt.tz_convert(None) if has_zone(column.dtype) else column).to_numpy()
+        unit = np.datetime_data(times.dtype)[0]
+        return np.where(np.isnat(times), np.nan, times.view(np.int64) / _PER_SECOND[unit])
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 

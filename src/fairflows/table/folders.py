@@ -131,6 +131,7 @@ def _open_locked(path: Path, target: Path, wait: bool) -> int:
 
     while True:
         with _named_errors(target):
+            path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -148,9 +149,12 @@ def _named_errors(target: Path) -> Iterator[None]:
     """Turn errors of the system while a target is written into a `DataError` that names it."""
     try:
         yield
-    except OSError as error:
-        reason = error.strerror or " ".join(str(error).split())
-        raise DataError(f"{target}: cannot be written: {reason}.") from error
+    except (OSError, DataError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__  # of a file in a folder that is written
+        if not isinstance(cause, OSError):
+            raise
+        reason = cause.strerror or " ".join(str(cause).split())
+        raise DataError(f"{target}: cannot be written: {reason}.") from cause
 
 
 def _take_place(side: Path, target: Path) -> None:
