@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fairflows.bounds.planning import CellPlan
     from fairflows.encoder.base import Encoder
     from fairflows.paper.experiments import Outcome
-    from fairflows.workflow import Kind, Run, Shared
+    from fairflows.result import Kind, Run, Shared
 
 app = typer.Typer(
     help="Share a table without giving away a sensitive attribute.",
@@ -105,6 +105,10 @@ def share(
         bool | None,
         typer.Option("--score/--no-score", help="A column with the expected label; by default with one row each."),
     ] = None,
+    about: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with issuer, contact, purpose, recipient, valid_until and [population]."),
+    ] = None,
     random_state: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
     ] = 0,
@@ -126,12 +130,13 @@ def share(
 
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
+    from fairflows.certificate.about import About
     from fairflows.certificate.releases import check_record
+    from fairflows.result import check_place
+    from fairflows.sharing import share as make
     from fairflows.table.folders import locked
     from fairflows.table.prospects import find_problems
     from fairflows.table.reading import kind_of
-    from fairflows.workflow import check_place
-    from fairflows.workflow import share as make
 
     check_place(out, file, replace=replace)
     check_record()
@@ -154,6 +159,7 @@ def share(
             rules=reading.rules or (),
             derive=derive,
             score=score,
+            about=None if about is None else About.read(about),
             random_state=random_state,
             quick=quick,
         )
@@ -169,10 +175,10 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.
 
     Writes `shared.csv`, `certificate.json`, both reports and the private model.
     """
+    from fairflows.result import check_place
+    from fairflows.sharing import share as make
     from fairflows.table.examples import load_adult
     from fairflows.table.folders import locked
-    from fairflows.workflow import check_place
-    from fairflows.workflow import share as make
 
     check_place(out, replace=True)
     table = load_adult()
@@ -186,7 +192,7 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.
 
 def _print_shared(shared: Shared, out: Path, kind: Kind) -> None:
     from fairflows.report.table_words import which_file_goes_where
-    from fairflows.workflow import SHARED
+    from fairflows.result import SHARED
 
     typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
 
@@ -354,7 +360,7 @@ def verify(
     """
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.verify import verify as compare
-    from fairflows.workflow import certified_part
+    from fairflows.result import certified_part
 
     model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
@@ -389,8 +395,8 @@ def audit(
 
 def _open_result(folder: Path) -> tuple[Encoder, Run]:
     """Load the model in a folder that `share` wrote, and how its table was read."""
+    from fairflows.result import read_run
     from fairflows.storage import load
-    from fairflows.workflow import read_run
 
     run = read_run(folder)
     return load(folder / "model"), run

@@ -165,6 +165,9 @@ class Model(Protocol):
     def latent_law(self) -> LatentLaw | None:
         """Return the groups' laws of encoded rows; None without densities."""
 
+    def has_cut_at(self, table: Table) -> bool | None:
+        """Whether thresholds for persons to come are those of the persons of a release's table; None if unknown."""
+
     def already_used(self, table: Table) -> int:
         """Count the persons of a table that certify nothing."""
 
@@ -379,6 +382,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def is_of(self, table: Table) -> bool:
         """Whether a table is one that was released: that of an encoder never is."""
         return False
+
+    def has_cut_at(self, table: Table) -> bool | None:
+        """Return None: only a release has a table."""
+        return None
 
     def already_used(self, table: Table) -> int:
         """Count the persons of a table (or rows, at least) that the encoder was fitted to, or chosen by."""

@@ -152,10 +152,16 @@ class FairTree(Encoder):
         self.n_cells_ = self.structure_.n_cells
         self.tree_ = self.blocks_ = None
         if len(cut_at):
-            coin = self.coin(rows.persons.take(cut_at).named_or_numbered(), 0)
-            self.tree_ = cut(self.structure_, scores[cut_at], rows.group[cut_at], coin)
+            self.tree_ = self._cut(scores[cut_at], rows.take(cut_at))
             self.blocks_ = self.structure_.blocks(n_persons)
         return scores
+
+    def cut_again(self, rows: Rows) -> MatchedTree:
+        """Return the tree with thresholds at these rows, which are one of each person."""
+        return self._cut(np.concatenate(list(self._scores(rows))), rows)
+
+    def _cut(self, scores: FloatArray, rows: Rows) -> MatchedTree:
+        return cut(self.structure_, scores, rows.group, self.coin(rows.persons.named_or_numbered(), 0))
 
     def _grown(self, rows: TrainingRows, places: Places, scores: FloatArray, n_persons: IntArray) -> TreeStructure:
         """Grow a tree as far as so many persons of each group allow."""

@@ -55,6 +55,18 @@ class Rows:
         outside, persons = self.outside.take(places), self.persons.take(places)
         return Rows(self.X.iloc[places], take(self.codes, places), outside, self.group[places], persons)
 
+    def split(self, share: float, random_state: int) -> tuple[Places, Places]:
+        """Return the rows of a random share of the persons of each group, and the rows of the others.
+
+        A person with a name is in the same part whatever the order of the rows is.
+        """
+        persons = self.persons
+        of_person = np.zeros(persons.n, dtype=np.intp)
+        np.maximum.at(of_person, persons.codes, self.group)
+        rank = pd.Series(persons.drawn(random_state, "structure")).groupby(of_person).rank().to_numpy() - 1
+        is_first = (rank < np.round(share * np.bincount(of_person))[of_person])[persons.codes]
+        return np.flatnonzero(is_first), np.flatnonzero(~is_first)
+
     def independent(self, places: Places, most: int, random_state: int) -> Places:
         """Return those of the rows at these places that are independent draws from the law of a random row.
 
@@ -101,18 +113,6 @@ class TrainingRows(Rows):
                 "FairTree (method='tree'), which takes several."
             )
         return self.labels[0] if self.labels else None
-
-    def split(self, share: float, random_state: int) -> tuple[Places, Places]:
-        """Return the rows of a random share of the persons of each group, and the rows of the others.
-
-        A person with a name is in the same part whatever the order of the rows is.
-        """
-        persons = self.persons
-        of_person = np.zeros(persons.n, dtype=np.intp)
-        np.maximum.at(of_person, persons.codes, self.group)
-        rank = pd.Series(persons.drawn(random_state, "structure")).groupby(of_person).rank().to_numpy() - 1
-        is_first = (rank < np.round(share * np.bincount(of_person))[of_person])[persons.codes]
-        return np.flatnonzero(is_first), np.flatnonzero(~is_first)
 
     def label_with_classes(self, reader: str) -> Label | None:
         """Return the label, which must have classes, or None without one; `reader` is who needs it so."""

@@ -391,6 +391,17 @@ class Release(TransformerMixin, BaseEstimator):
         """Return the groups' laws of encoded rows, inside the cells, by the encoder's own densities."""
         return self.encoder_.latent_law()
 
+    def has_cut_at(self, table: Table) -> bool | None:
+        """Whether the thresholds for persons to come are those of the persons of its own table; None without names."""
+        tree = self.encoder_
+        if not table.persons.named or not self.traits.cut_twice or tree.tree_ is None:
+            return None
+        rows = tree.read(table)
+        others = rows.split(1 - tree.calibration, self.random_state)[1]
+        at = rows.independent(others, self.most_rows_ or 1, self.random_state)
+        again = tree.cut_again(rows.take(at))
+        return np.array_equal(again.threshold, tree.tree_.threshold) and np.array_equal(again.coin, tree.tree_.coin)
+
     @property
     def inner_encoder(self) -> Encoder:
         """The fitted encoder."""

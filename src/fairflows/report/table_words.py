@@ -12,7 +12,7 @@ from fairflows.report.verdict import leaving_out_would_do, not_covered, other_ri
 from fairflows.report.worth_words import good_for, wrapped
 
 if TYPE_CHECKING:
-    from fairflows.workflow import Shared
+    from fairflows.result import Shared
 
 
 def shared_text(shared: Shared) -> str:

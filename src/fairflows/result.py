@@ -1,4 +1,4 @@
-"""The whole job: fit a release to a table, attack it, certify it, measure what is left, and write the result."""
+"""The result of `share`: a table to share with its certificate, and the folder that it is written to."""
 
 from __future__ import annotations
 
@@ -6,297 +6,43 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replace_
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 
-from fairflows.attack.auditing import Audit, audit
-from fairflows.bounds.planning import TARGETS
+from fairflows.attack.auditing import Audit
 from fairflows.certificate.certificate import Certificate, status_of
-from fairflows.certificate.certify import certify
 from fairflows.certificate.counting import Counted
 from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
-from fairflows.certificate.releases import ReleasedRows, new_release, record_key
+from fairflows.certificate.releases import ReleasedRows, new_release
 from fairflows.certificate.statements import table_statement
-from fairflows.display import html_card, say
+from fairflows.display import html_card
 from fairflows.encoder.base import Encoder
-from fairflows.encoder.fair_cells import FairCells
-from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, DataWarning, check_choice
 from fairflows.exports import EXPORTED, export_files
-from fairflows.release.fitted_cells import held_out_parts
 from fairflows.release.release import Release
 from fairflows.report import statement_words, table_words
-from fairflows.report.page import Report, report_contents
+from fairflows.report.page import Report
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import Found, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
-from fairflows.table.frames import to_pandas
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_document, stated_fields
-from fairflows.table.prospects import check_groups
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
-from fairflows.tradeoff import check_target
-from fairflows.worth import Apart, Usefulness, fitted_apart
-from fairflows.worth import usefulness as measure
-
-Method = Literal["tree", "cells", "cells-without-attribute"]
-Output = Literal["row", "cell"]
-
-N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
-_STATE_MOST_ROWS = "State the most rows that a person may have (most_rows=...)."
+from fairflows.worth import Usefulness
 
 Kind = Literal["csv", "parquet"]
 RUN, MODEL, FORMAT = "run.json", "model", 1
 SHARED = {"csv": "shared.csv", "parquet": "shared.parquet"}
 _REPORTS = ("report.html", "report.json", "report-public.html")
 _FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", *_REPORTS, *EXPORTED}
-
-
-def share(
-    table: Table,
-    *,
-    target: float | None = None,
-    delta: float = 0.01,
-    method: Method = "tree",
-    output: Output = "row",
-    spend: float = 0.0,
-    most_rows: int | None = None,
-    rules: Sequence[str] = (),
-    derive: bool = True,
-    score: bool | None = None,
-    random_state: int = 0,
-    quick: bool = False,
-) -> Shared:
-    """Turn a table into one that can be shared: fit, attack, certify and measure.
-
-    ``with fairflows.display.stages():`` around it prints what it does, and shows progress bars.
-
-    Each person is assigned to a *cell*: a set of similar people with nearly the same share of every group. The shared
-    row is drawn from a model of that cell. The certificate states how much the rows of this table reveal about the
-    group, counted exactly, and a bound for persons to come.
-
-    Parameters
-    ----------
-    table : Table
-        All rows.
-    target : float, default=None
-        Largest distance Δ between two groups, so that a guess between them is right at most (1 + Δ)/2 of the time. By
-        default 0.1, or for a "tree" of a small table the first of 0.15, 0.2 and 0.3 that allows eight cells.
-    delta : float, default=0.01
-        Probability δ that the bound on persons to come is wrong.
-    method : {"tree", "cells", "cells-without-attribute"}, default="tree"
-        "tree" is `FairTree`: cells for many purposes, for any number of labels. "cells" is `FairCells`: the best cells
-        for one label; "cells-without-attribute" encodes persons who come later without the sensitive attribute.
-    output : {"row", "cell"}, default="row"
-        Share a whole row in the table's own columns, drawn from the cell, or the cell's number.
-    spend : float, default=0.0
-        Part of the target that a "tree" may spend on a label with two classes: the shares of the groups that its first
-        split sends to one side may differ by so much.
-    most_rows : int, default=None
-        Most rows that a person may have; by default the most of the persons that a model was fitted to.
-    rules : sequence of str, default=()
-        Expressions over columns, such as ``"start <= end"``, that are true in every row that is shared.
-    derive : bool, default=True
-        Whether columns that follow from others are recognised, and computed instead of drawn.
-    score : bool, default=None
-        Whether whole rows get one more column with the expected label of their cell, which decisions are made by; by
-        default where there is a label of at most ten classes, or of numbers, and every person has one row.
-    random_state : int, default=0
-        Seed of the split and of training, but never of keys, coins and drawn rows.
-    quick : bool, default=False
-        Leave out adversaries and measurements of the table's worth, but no statement.
-
-    Returns
-    -------
-    Shared
-        The table to share, its certificate, and what is known about both.
-
-    Examples
-    --------
-    >>> from fairflows import load_adult
-    >>> shared = share(load_adult(), target=0.4, output="cell", quick=True)
-    >>> shared.certificate.status, list(shared.table)
-    ('CERTIFIED', ['cell'])
-    """
-    job = _Job(table, target, delta, method, output, spend, most_rows, rules, derive, score, random_state, quick)
-    check_groups(table)
-    fitted = job.fit()
-    settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
-    measured, before, found, worth = fitted.measured, None, None, None
-    if measured is not None:
-        say("attacking the raw rows")
-        raw = measured.learn.X, measured.judge.X
-        before = audit(raw, measured.learn, measured.judge, quick=True, n_jobs=N_JOBS, **settings)
-        say("attacking the shared rows")
-        of = measured if measured.model is fitted.model else measured.unseen()
-        found = audit(of.model, of.learn, of.judge, encoded=of.rows, n_jobs=N_JOBS, **settings)
-        if output == "row" and measured.rows is not None:
-            say("attacking the persons behind the shared rows")
-            found = replace_(found, risks=measured.risks(delta, random_state))
-    say("certifying")
-    about = found if measured is not None and measured.model is fitted.model else None
-    certificate = certify(fitted.model, fitted.certifying, target=fitted.target, audit=about, **settings)
-    if before is not None and found is not None:
-        refuse_a_release_that_tells_more(before, found, certificate)
-    if measured is not None:
-        say("measuring what the shared table is worth")
-        distance = certificate.cell_upper or certificate.table_distance or fitted.target
-        worth = measure(
-            measured.model,
-            measured.learn,
-            measured.judge,
-            encoded=measured.rows,
-            distance=distance,
-            n_jobs=N_JOBS,
-            random_state=random_state,
-        )
-    say("writing the report")
-    contents = report_contents(
-        fitted.model,
-        table,
-        certificate,
-        audit=found,
-        before=before,
-        usefulness=worth,
-        split=fitted.split,
-    )
-    order = np.random.default_rng().permutation(len(table))  # from the system's entropy: no seed repeats it
-    rows = fitted.rows.iloc[order].reset_index(drop=True)
-    run = Run.of(table, random_state)
-    seen = ReleasedRows.of(table.X, table.persons, record_key())
-    return Shared(rows, certificate, worth, found, before, fitted.model, Report(contents), run, seen)
-
-
-@dataclass(frozen=True)
-class _Fitted:
-    """A fitted model, the rows to share, and the rows to measure on."""
-
-    model: Release
-    rows: pd.DataFrame  # the release of all rows of the table, in its order
-    certifying: Table
-    target: float
-    measured: Apart | None  # a second release for attacks and measurements, if all persons are in the first
-    split: str
-
-
-@dataclass(frozen=True)
-class _Job:
-    """The settings of `share`, and how a model is fitted by them."""
-
-    table: Table
-    target: float | None
-    delta: float
-    method: Method
-    output: Output
-    spend: float
-    most_rows: int | None
-    rules: Sequence[str]
-    derive: bool
-    score: bool | None
-    random_state: int
-    quick: bool
-
-    def __post_init__(self) -> None:
-        check_choice("method", self.method, get_args(Method))
-        check_choice("output", self.output, get_args(Output))
-        if not 0 < self.delta < 1:
-            raise DataError(f"delta must be in (0, 1); got {self.delta!r}.")
-        if self.spend and self.method != "tree":
-            raise DataError(f"method must be 'tree' to spend a part of the target; got {self.method!r}.")
-        if self.method.startswith("cells") and self.table.y is None:
-            raise DataError("Cells are made for a label, and the table has none: name it (label=...), or take 'tree'.")
-
-    def fit(self) -> _Fitted:
-        """Fit the model that the method asks for."""
-        if self.method == "tree":
-            return self._fit_trees()
-        return self._fit_cells()
-
-    def _fit_trees(self) -> _Fitted:
-        """Fit a tree to everybody, and for the measurements another one to four fifths."""
-        table = self.table
-        say("fitting a tree")
-        model = self._release(FairTree(**self._common()), spend=self.spend, target=self.target)
-        rows = to_pandas(model.fit_transform(table))
-        target = self.target or (TARGETS[0] if model.plan_ is None else model.plan_.target)
-        split = f"{len(table):,} rows, all of them released."
-        if self.quick:
-            return _Fitted(model, rows, table, target, None, split)
-        say("fitting a second release, which is used for measurements only")
-        try:
-            apart = fitted_apart(model, table, self.random_state)
-            unseen = apart.unseen()
-            for part in (unseen.learn, unseen.judge):  # adversaries learn, are tuned and are compared: three persons
-                if np.bincount(part.group_numbers(table.groups), minlength=len(table.groups)).min() < 3:
-                    raise DataError("It needs more persons of the smallest group.")
-        except DataError as error:
-            split = f"{split} Nothing was attacked or measured, which takes a second release. {error}"
-            return _Fitted(model, rows, table, target, None, split)
-        split = (
-            f"{split} Attacks and measurements use a second release, which is not shared: it was fitted to "
-            f"{len(apart.learn):,} of these rows, and judged on {len(apart.judge):,} others."
-        )
-        return _Fitted(model, rows, table, target, apart, split)
-
-    def _fit_cells(self) -> _Fitted:
-        """Fit two models for the label, each for the persons that it was not fitted to. All persons certify."""
-        table, target = self.table, self.target or TARGETS[0]
-        check_target(target, table, self.delta)
-        say("fitting the cells for the label")
-        attribute: Literal["training", "encoding"] = "encoding" if self.method == "cells" else "training"
-        encoder = FairCells(attribute=attribute, **self._common())
-        model = self._release(encoder, target=target)
-        rows = to_pandas(model.fit_transform(table))
-        learn, judge = held_out_parts(table, self.random_state)
-        split = (
-            f"{len(table):,} rows. The model is fitted to {len(learn):,} of them, and the persons of the others are "
-            "counted for the bound on persons to come. All rows are released."
-        )
-        parts = table.take(learn), table.take(judge)
-        apart = None if self.quick else Apart(model, *parts, (rows.iloc[learn], rows.iloc[judge]))
-        return _Fitted(model, rows, table, target, apart, split)
-
-    def _release(self, encoder: Encoder, **settings: Any) -> Release:
-        """Return a release around an encoder, unfitted."""
-        return Release(
-            encoder,
-            output=self.output,
-            delta=self.delta,
-            most_rows=self.most_rows,
-            rules=self.rules,
-            derive=self.derive,
-            with_score=self.score,
-            random_state=self.random_state,
-            **settings,
-        )
-
-    def _common(self) -> dict[str, Any]:
-        """Return the settings that both encoders have."""
-        identifier = self.table.identifier
-        return {"identifier": None if identifier is None else str(identifier.name)}
-
-
-def refuse_a_release_that_tells_more(before: Audit, after: Audit, certificate: Certificate) -> None:
-    """Raise if the target is missed and adversaries learn more of the group than from the raw rows."""
-    raw = max(attack.validation for attack in before.attacks)
-    if certificate.is_good or after.attack_lower <= raw:
-        return
-    raise DataError(
-        f"The shared rows would tell more of the group than the raw rows do: adversaries are right at least "
-        f"{50 * (1 + after.attack_lower):.1f} % of the time with them (groups counted alike), and about "
-        f"{50 * (1 + raw):.1f} % with the raw rows. Allow "
-        "fewer cells by a smaller target (target=...)."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
