@@ -31,7 +31,7 @@ from .table.examples import load_adult as load_adult
 from .table.table import Table as Table
 from .tradeoff import Frontier as Frontier
 from .tradeoff import frontier as frontier
-from .worth import Usefulness as Usefulness
-from .worth import usefulness as usefulness
+from .worth.usefulness import Usefulness as Usefulness
+from .worth.usefulness import usefulness as usefulness
 
 __version__: str

@@ -36,7 +36,7 @@ from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_document, stated_fields
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
-from fairflows.worth import Usefulness
+from fairflows.worth.usefulness import Usefulness
 
 Kind = Literal["csv", "parquet"]
 RUN, MODEL, FORMAT = "run.json", "model", 1

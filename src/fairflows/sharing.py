@@ -26,8 +26,8 @@ from fairflows.table.frames import to_pandas
 from fairflows.table.prospects import check_groups
 from fairflows.table.table import Table
 from fairflows.tradeoff import check_target
-from fairflows.worth import Apart, fitted_apart
-from fairflows.worth import usefulness as measure
+from fairflows.worth.measured import MeasuredRelease, second_release
+from fairflows.worth.usefulness import usefulness as measure
 
 Method = Literal["tree", "cells", "cells-without-attribute"]
 Output = Literal["row", "cell"]
@@ -167,7 +167,9 @@ def _unfitted(table: Table, method: Method, target: float | None, settings: dict
     return Release(FairCells(attribute=attribute, identifier=identifier), target=target, **settings)
 
 
-def _measured_release(release: Release, table: Table, rows: Any, random_state: int) -> tuple[Apart | None, str]:
+def _measured_release(
+    release: Release, table: Table, rows: Any, random_state: int
+) -> tuple[MeasuredRelease | None, str]:
     """Return the release that attacks and measurements use, and a sentence about it.
 
     A tree is fitted to all persons, so that a second release is fitted to four fifths of them. Other encoders have
@@ -179,10 +181,12 @@ def _measured_release(release: Release, table: Table, rows: Any, random_state: i
             f" The encoder was fitted to {len(learn):,} of them; the persons of the others are counted for the bound "
             "on persons to come, and attacks and measurements are judged on them."
         )
-        return Apart(release, table.take(learn), table.take(judge), (rows.iloc[learn], rows.iloc[judge])), told
+        return MeasuredRelease(
+            release, table.take(learn), table.take(judge), (rows.iloc[learn], rows.iloc[judge])
+        ), told
     say("fitting a second release, which is used for measurements only")
     try:
-        apart = fitted_apart(release, table, random_state)
+        apart = second_release(release, table, random_state)
         unseen = apart.unseen()
         for part in (unseen.learn, unseen.judge):  # adversaries learn, are tuned and are compared: three persons
             if np.bincount(part.group_numbers(table.groups), minlength=len(table.groups)).min() < 3:
@@ -196,7 +200,7 @@ def _measured_release(release: Release, table: Table, rows: Any, random_state: i
 
 
 def _attacked(
-    apart: Apart, release: Release, delta: float, random_state: int, most_rows: int | None
+    apart: MeasuredRelease, release: Release, delta: float, random_state: int, most_rows: int | None
 ) -> tuple[Audit, Audit]:
     """Attack the raw rows, then the shared ones, and the persons behind them."""
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}

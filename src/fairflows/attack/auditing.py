@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder, TargetEncoder
 
 from fairflows.attack.adversaries import (
     DENSITY_LEARNERS,
@@ -31,6 +33,7 @@ from fairflows.attack.adversaries import (
     white_box,
 )
 from fairflows.attack.risks import Risk
+from fairflows.attack.views import View
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
@@ -39,7 +42,6 @@ from fairflows.certificate.model_hash import model_hash
 from fairflows.encoder.base import Encoder, LatentLaw, Model, encode_again, fitted_model
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError
-from fairflows.release.partitions import NumericView
 from fairflows.table.columns import has_order
 from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.keys import content_hashes
@@ -52,6 +54,7 @@ Representation: TypeAlias = Sequence[TableLike]
 
 _SHARES = (0.4, 0.35, 0.25)  # of the training persons: reference rows, rows to learn from, validation
 _SMALL = 50  # persons; a larger group has some in every random part
+_PRIOR_ROWS = 10.0  # at the average rates that those of a level are mixed with
 _MOST_LEVELS = 64  # a column of more levels is described by each level's group rates
 _MOST_ROWS, _QUICK_ROWS = 250_000, 10_000  # training rows that adversaries learn from and are tuned on, about
 _MOST_TESTED = 100_000  # rows that they are judged on
@@ -368,9 +371,8 @@ class AttackedRelease:
         if len(np.unique(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
             validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
             yield _scored("frequencies of values", "black", (validation, test), judged_groups)
-        parts = [_gaps_as_levels(z) for z in parts]
-        view = _view(parts, learnt_group, len(self.groups))
-        fit, validation, test = (view.features(z) for z in parts)
+        view = _view(learnt, learnt_group)
+        fit, validation, test = (view.numbers(z) for z in parts)
         for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
             yield Trial(name, "black", learner, fit, learnt_group, (validation, test), judged_groups)
         if self.latent:
@@ -393,8 +395,8 @@ class AttackedRelease:
         if self.labels:
             names = [_LABEL.format(name) for name in self.labels]
             labels = [self.Z[part][names] for part in _JUDGED]
-            view = _view(labels[:1], self.group["fit"], len(self.groups))
-            features = [np.concatenate([f, view.features(y)], axis=1) for f, y in zip(features, labels, strict=True)]
+            view = _view(labels[0], self.group["fit"])
+            features = [np.concatenate([f, view.numbers(y)], axis=1) for f, y in zip(features, labels, strict=True)]
         judged = features[1], features[2]
         for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
             named = f"{name} on inversions"
@@ -419,8 +421,8 @@ class AttackedRelease:
                 drawn = drawn_rows[a].iloc[: len(real)][list(real)]
                 rows[part] = pd.concat([real, drawn], ignore_index=True)
                 is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
-            view = _view(list(rows.values()), is_drawn["fit"], 2)
-            fit, *judged = (view.features(part) for part in rows.values())
+            view = _view(rows["fit"], is_drawn["fit"])
+            fit, *judged = (view.numbers(part) for part in (rows["fit"], rows["validation"], rows["test"]))
             for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else DENSITY_LEARNERS).items():
                 yield Trial(
                     f"{name}, density of {value}", "white", learner, fit, is_drawn["fit"], (judged[0], judged[1]),
@@ -472,23 +474,14 @@ def _parts(train: Table, groups: list[Hashable], seed: int, quick: bool) -> dict
     return {name: np.flatnonzero(part == number) for number, name in enumerate(("reference", "fit", "validation"))}
 
 
-def _gaps_as_levels(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with one more category for missing ones."""
-    return frame.apply(lambda c: c.astype(object).where(c.notna(), "") if not has_order(c.dtype) else c)
-
-
-def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> NumericView:
-    """Fit a view of the columns as numbers: as they are, one-hot, or for very many levels by each level's group rates.
-
-    The first part is learnt from; in the others, too, numbers may be missing.
-    """
-    frame, columns = parts[0], []
-    for j, name in enumerate(frame):
-        many = not has_order(frame[name].dtype) and frame[name].nunique() > _MOST_LEVELS
-        rates = (group, n_groups) if many else (None, 0)
-        has_gaps = any(part.iloc[:, j].isna().any() for part in parts)  # by place: an array's columns have other names
-        columns += NumericView.fit(frame[[name]], *rates, standardise=False, has_gaps=has_gaps).columns
-    return NumericView(columns)
+def _view(frame: pd.DataFrame, group: IntArray) -> View:
+    """Fit a view of columns as numbers: as they are, one-hot, or for very many levels by each level's group rates."""
+    many = frozenset(
+        n for n, column in frame.items() if not has_order(column.dtype) and column.nunique() > _MOST_LEVELS
+    )
+    numbers = SimpleImputer(add_indicator=True, keep_empty_features=True)
+    rates = TargetEncoder(smooth=_PRIOR_ROWS, target_type="multiclass" if group.max() > 1 else "binary")
+    return View(numbers, OneHotEncoder(handle_unknown="ignore"), many, rates).fit(frame, group)
 
 
 def _as_modelled(law: LatentLaw, rows: pd.DataFrame) -> pd.DataFrame:

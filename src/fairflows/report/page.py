@@ -25,7 +25,7 @@ from fairflows.report.pictures import bounds_of
 from fairflows.table.columns import is_continuous, sorted_values
 from fairflows.table.folders import new_file
 from fairflows.table.table import Table
-from fairflows.worth import Usefulness
+from fairflows.worth.usefulness import Usefulness
 
 Contents: TypeAlias = dict[str, Any]
 """What a report is about, by section: values as JSON has them."""

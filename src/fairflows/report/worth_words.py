@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fairflows.report.numbers import number, percent
 
 if TYPE_CHECKING:
-    from fairflows.worth import Usefulness
+    from fairflows.worth.usefulness import Usefulness
 
 TOLD = "Share of blind-guess errors that the shared row removes"
 
