@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import binomtest
 from sklearn.impute import SimpleImputer
-from sklearn.metrics import euclidean_distances
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, QuantileTransformer
 
@@ -112,7 +111,7 @@ def _halves(coordinates: list[list[FloatArray]], generator: np.random.Generator)
 def _squared_distances(halves: list[tuple[FloatArray, ...]], part: int, n: int) -> tuple[FloatArray, FloatArray]:
     """Return the squared distances of n rows of a table from the shared rows, by either half of the columns."""
     first, second = (
-        euclidean_distances(targets[:n], shared, squared=True)
+        (targets[:n] ** 2).sum(axis=1)[:, None] + (shared**2).sum(axis=1) - 2 * targets[:n] @ shared.T
         for targets, shared in zip(halves[part], halves[1], strict=True)
     )
     return first, second

@@ -23,13 +23,13 @@ def as_floats(frame: pd.DataFrame) -> FloatArray:
     return np.column_stack([floats(frame.iloc[:, j]) for j in range(frame.shape[1])])
 
 
-def as_texts(frame: pd.DataFrame) -> npt.NDArray[np.object_]:
+def as_texts(frame: pd.DataFrame) -> npt.NDArray[np.str_]:
     """Return columns of categories as texts; the empty text is a missing value."""
-    texts = np.empty(frame.shape, dtype=object)
+    columns = []
     for j in range(frame.shape[1]):
         codes, values = distinct_values(frame.iloc[:, j])
-        texts[:, j] = np.array([*map(str, values), ""], dtype=object)[codes]
-    return texts
+        columns.append(np.array([*map(str, values), ""])[codes])
+    return np.column_stack(columns)
 
 
 class View:
