@@ -12,8 +12,7 @@ from fairflows.encoder.base import IntArray
 from fairflows.exceptions import DataError
 from fairflows.release.column_tree import Predictor, standardised
 from fairflows.release.derived_columns import Derived, Lookup, find_derived, without_undrawn
-from fairflows.release.number_ranges import NumberRanges, Places, is_shared
-from fairflows.release.rules import BoolArray
+from fairflows.release.number_ranges import NumberRanges, is_shared
 from fairflows.table.columns import Dtype, check_known, floats, has_order, is_number
 from fairflows.table.domain import Levels
 
@@ -31,8 +30,6 @@ class DrawnColumns:
 
     parts: dict[Hashable, Part]
     codes: dict[Hashable, IntArray]  # the level of each row
-    places: dict[Hashable, Places]  # the place of each row within its range; of a category its level
-    is_rounded: dict[Hashable, BoolArray]  # of columns of numbers: the rows whose value is rounded to the grid
     is_ordered: dict[Hashable, bool]
     computed: list[Derived]  # how the other columns follow from these
 
@@ -63,22 +60,16 @@ class DrawnColumns:
         if derive:
             drawn, computed = find_derived(whole, declared, persons, labels, known)
         exact = declared | {found.source for found in computed if isinstance(found, Lookup)}
-        parts = dict[Hashable, Part]()
-        codes, places, is_rounded = dict[Hashable, IntArray](), dict[Hashable, Places](), dict[Hashable, BoolArray]()
+        parts, codes = dict[Hashable, Part](), dict[Hashable, IntArray]()
         for name, column in drawn.items():
-            found = None
-            if has_order(column.dtype) and name not in exact:
-                found = NumberRanges.fit(column, persons)
-            if found is not None:
-                parts[name], codes[name], places[name], is_rounded[name] = found
-            else:
-                parts[name], level = known[name] if name in known else Levels.of(str(name), column)
-                codes[name] = level.astype(np.int64)
-                places[name] = codes[name]
+            is_range = has_order(column.dtype) and name not in exact
+            found = NumberRanges.fit(column, persons) if is_range else None
+            coded = found or (known[name] if name in known else Levels.of(str(name), column))
+            parts[name], codes[name] = coded[0], coded[1].astype(np.int64)
         first = {name: place - len(order) for place, name in enumerate(order)}
         names = sorted(parts, key=lambda name: first.get(name, len(parts[name])))
         is_ordered = {name: name not in declared and _is_ordered(drawn[name].dtype) for name in names}
-        return cls({n: parts[n] for n in names}, codes, places, is_rounded, is_ordered, computed)
+        return cls({n: parts[n] for n in names}, codes, is_ordered, computed)
 
     def predictors(self) -> list[Predictor]:
         """Return the columns as whole numbers that a tree may split."""

@@ -36,7 +36,7 @@ class NumberRanges:
     Examples
     --------
     >>> column = pd.Series(np.arange(0, 1000, 5))
-    >>> ranges, codes, places, is_rounded = NumberRanges.fit(column, np.arange(200))
+    >>> ranges, codes = NumberRanges.fit(column, np.arange(200))
     >>> drawn = ranges.column(ranges.draw(codes, np.random.default_rng(0)))
     >>> bool((drawn % 5 == 0).all()), bool(drawn.between(5, 990).all())
     (True, True)
@@ -53,27 +53,23 @@ class NumberRanges:
     is_drawn: BoolArray  # (n_ranges,): whether a range holds more than extremes and values of one person
 
     @classmethod
-    def fit(cls, column: pd.Series, persons: IntArray) -> tuple[NumberRanges, IntArray, Places, BoolArray] | None:
-        """Return the ranges of a column; and of each row the range, the place, and whether it is rounded to the grid.
+    def fit(cls, column: pd.Series, persons: IntArray) -> tuple[NumberRanges, IntArray] | None:
+        """Return the ranges of a column, and the range of each row, given the person of each row.
 
-        `persons` is the person of each row. None if the column has no values, or integers too far apart for a grid.
+        None if the column has no values, or integers too far apart for a grid.
         """
         is_known = column.notna().to_numpy()
         known = numbers(column[is_known])
         grid = grid_of_most(known) if len(known) else None
         if not len(known) or (grid is None and known.dtype.kind != "f"):
             return None
-        of_known, is_exact = _places(known, grid)
+        places, is_exact = _places(known, grid)
         # A value that is rounded does not count: the value that it is rounded to may be another person's alone.
-        found = _ranges(of_known[is_exact], persons[is_known][is_exact])
+        found = _ranges(places[is_exact], persons[is_known][is_exact])
         ranges = cls(grid, column.dtype, not is_known.all(), *found)
-        places = np.full(len(column), ranges.missing_place, dtype=ranges.low.dtype)
-        places[is_known] = of_known
         codes = np.full(len(column), len(ranges.first), dtype=np.int64)
-        codes[is_known] = np.maximum(np.searchsorted(ranges.first, of_known, side="right") - 1, 0)
-        is_rounded = np.zeros(len(column), dtype=bool)
-        is_rounded[is_known] = ~is_exact
-        return ranges, codes, places, is_rounded
+        codes[is_known] = np.maximum(np.searchsorted(ranges.first, places, side="right") - 1, 0)
+        return ranges, codes
 
     def __len__(self) -> int:
         return len(self.first) + self.has_missing

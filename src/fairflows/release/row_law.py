@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,11 @@ from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup
 from fairflows.release.drawn_columns import DrawnColumns, Part, joined_columns
 from fairflows.release.law_trees import fit_trees
 from fairflows.release.number_ranges import NumberRanges, Places
-from fairflows.release.own_rows import OwnRows, shared_range
+from fairflows.release.own_rows import RowHashes, held_by_one, shared_range
 from fairflows.release.rules import BoolArray, Rule, check_rules
 from fairflows.table.columns import Dtype, Schema, floats
 from fairflows.table.domain import Levels
-from fairflows.table.keys import Secret
+from fairflows.table.keys import Hashes, Secret
 
 _REDRAWS, _MIXES = 32, 96
 _ROWS_AT_ONCE = 2**15
@@ -72,7 +73,8 @@ class RowLaw:
     # Range of each column that is computed by a formula, and whether it has gaps.
     limits: dict[Hashable, tuple[float, float, bool]]
     rules: list[Rule]  # which every row obeys
-    own: OwnRows  # the rows that only one training person has
+    row_hashes: RowHashes
+    own: Hashes  # of the rows that only one training person has, with or without the label, in rising order
 
     @property
     def derived(self) -> list[str]:
@@ -119,6 +121,11 @@ class RowLaw:
         )
         coordinates, trees = fit_trees(drawn, cells, n_cells, numbered, random_state)
         levels = drawn.parts | {found.column: found.values for found in drawn.computed if isinstance(found, Lookup)}
+        formulas = [found.column for found in drawn.computed if isinstance(found, Formula)]
+        hashes = RowHashes.of(list(whole), labels, formulas, key)
+        coded = {n: part for n, part in drawn.parts.items() if isinstance(part, Levels) and n in whole}
+        of_columns = {n: hashes.of_column(n, pd.Series(part.values))[drawn.codes[n]] for n, part in coded.items()}
+        of_columns |= {n: hashes.of_column(n, whole[n]) for n in whole if n not in coded}
         return cls(
             schema=Schema.of(whole),
             dtypes={str(n): levels[n].dtype if n in levels else column.dtype for n, column in whole.items()},
@@ -128,7 +135,8 @@ class RowLaw:
             computed=drawn.computed,
             limits={n: shared_range(floats(whole[n]), numbered) for n in whole if n not in levels},
             rules=checked,
-            own=OwnRows.of(drawn, whole, labels, numbered, key),
+            row_hashes=hashes,
+            own=held_by_one(hashes.of_rows(of_columns), numbered),
         )
 
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
@@ -157,7 +165,7 @@ class RowLaw:
         columns = self._columns(places)
         breaks_rule = self._breaks_rule(columns)
         broken = breaks_rule | self._is_outside(columns)
-        again = np.flatnonzero(self.own.are_among(places, columns) | broken)
+        again = np.flatnonzero(self._is_own(places, columns) | broken)
         has_changed = len(again) > 0
         for attempt in range(_REDRAWS + _MIXES):
             if not len(again):
@@ -169,7 +177,7 @@ class RowLaw:
             for name in self.parts:
                 codes[name][again], places[name][again] = new[name], new_places[name]
             broken[again] = self._breaks_rule(new_columns) | self._is_outside(new_columns)
-            again = again[self.own.are_among(new_places, new_columns) | broken[again]]
+            again = again[self._is_own(new_places, new_columns) | broken[again]]
         if len(again):
             raise DataError(
                 f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
@@ -217,6 +225,22 @@ class RowLaw:
         for found in self.computed:
             columns[found.column] = found.compute(columns)
         return columns
+
+    def _is_own(self, places: dict[Hashable, Places], columns: Columns) -> BoolArray:
+        """Return which rows are those of a single training person."""
+        found = np.zeros(len(next(iter(places.values()))), dtype=bool)
+        if len(self.own):
+            of_levels = {n: hashes[places[n].astype(np.intp)] for n, hashes in self._level_hashes.items()}
+            others = {n: self.row_hashes.of_column(n, columns[n]) for n in self.schema.kinds if n not in of_levels}
+            for hashes in self.row_hashes.of_rows(of_levels | others):
+                found |= self.own.take(self.own.searchsorted(hashes), mode="clip") == hashes
+        return found
+
+    @cached_property
+    def _level_hashes(self) -> dict[Hashable, Hashes]:
+        """The hash of each level of the columns of categories that are drawn."""
+        levels = {n: part for n, part in self.parts.items() if isinstance(part, Levels) and n in self.schema.kinds}
+        return {n: self.row_hashes.of_column(n, pd.Series(part.values)) for n, part in levels.items()}
 
     def _breaks_rule(self, columns: Columns) -> BoolArray:
         """Return which rows break a rule."""

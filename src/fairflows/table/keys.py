@@ -136,7 +136,7 @@ def content_hashes(frame: pd.DataFrame, key: Secret) -> Hashes:
     # The columns' hashes become one as those of a tuple's items do in pandas.
     rows, factor = np.full(len(frame), 0x345678, dtype=np.uint64), 1_000_003
     for n_left, (_, column) in zip(range(frame.shape[1], 0, -1), frame.items(), strict=True):
-        rows = (rows ^ _value_hashes(column)) * np.uint64(factor)
+        rows = (rows ^ value_hashes(column)) * np.uint64(factor)
         factor += 82_520 + 2 * n_left
     # pandas does not key the hash of numbers, so the rows' hashes are written out and hashed once more.
     return keyed_hashes(integers_as_text(rows + np.uint64(97_531)), key, "content")
@@ -162,7 +162,7 @@ def _digest(secret: bytes) -> str:
     return sha256(secret).hexdigest()[:8]
 
 
-def _value_hashes(column: pd.Series) -> Hashes:
+def value_hashes(column: pd.Series) -> Hashes:
     """Return a hash of each value of a column, not keyed."""
     if is_number(column.dtype):
         return pd.util.hash_array(floats(column) + 0.0)  # -0.0 becomes 0.0
