@@ -21,6 +21,7 @@ from fairflows.codec import OutsideValues
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import (
     Schema,
+    check_column,
     check_kinds,
     floats,
     group_numbers,
@@ -29,6 +30,7 @@ from fairflows.table.columns import (
     of_one_type,
     places_in,
     shown,
+    single_precision,
     sorted_values,
 )
 from fairflows.table.frames import ColumnLike, Frame, TableLike, has_names, is_polars, materialised, to_pandas
@@ -74,10 +76,9 @@ class Label:
             raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
         if column.isna().any():
             raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
+        check_column("y", column)
         if is_continuous(column):
             numbers = column.to_numpy(dtype=np.float64)
-            if not np.isfinite(numbers).all():
-                raise DataError(f"y must hold finite numbers; {int((~np.isfinite(numbers)).sum())} are infinite.")
             return cls(None, float(numbers.mean()), float(numbers.std()), numbers)
         values = sorted_values(column)
         if len(values) < 2:
@@ -245,8 +246,8 @@ def note_beyond(ranges: Mapping[Hashable, tuple[float, float, int]], rows: Rows)
     for name, (low, high, n) in ranges.items():
         if not has_order(rows.X[name].dtype):
             continue  # the encoder refuses it
-        x = floats(rows.X[name])
-        beyond = (x < low) | (x > high)
+        x = single_precision(floats(rows.X[name]))  # as the training rows or these may have been held
+        beyond = (x < single_precision(low)) | (x > single_precision(high))
         if beyond.any() and poisson.sf(beyond.sum() - 1, 2 * len(x) / (n + 1)) < _BY_CHANCE:
             rows.outside.note(str(name), "beyond", beyond)
 
