@@ -104,12 +104,13 @@ def new_folder(target: Path) -> Iterator[Path]:
 @contextmanager
 def side_folder(target: Path) -> Iterator[Path]:
     """Yield a private folder beside `target` for the time of the block."""
-    target = _real(target)
-    folder = Path(tempfile.mkdtemp(prefix=_side_name(target), dir=target.parent))  # mkdtemp makes it 0700
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    real = _real(target)
+    with _named_errors(target):
+        folder = Path(tempfile.mkdtemp(prefix=_side_name(real), dir=real.parent))  # mkdtemp makes it 0700
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -153,7 +154,7 @@ def _named_errors(target: Path) -> Iterator[None]:
         cause = error if isinstance(error, OSError) else error.__cause__  # of a file in a folder that is written
         if not isinstance(cause, OSError):
             raise
-        reason = cause.strerror or " ".join(str(cause).split())
+        reason = os.strerror(cause.errno) if cause.errno else " ".join(str(cause).split())
         raise DataError(f"{target}: cannot be written: {reason}.") from cause
 
 
