@@ -8,7 +8,7 @@ import pytest
 from known_encoders import FixedCells
 
 import fairflows as ff
-from fairflows import DataError, usefulness
+from fairflows import DataError, usefulness, worth
 from fairflows.paper.baselines import RawFeatures
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -150,3 +150,15 @@ def test_a_release_of_all_rows_is_measured_by_a_second_one():
     found = usefulness(release, whole)
     assert found.n_learnt == 960
     assert found.n == 240
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_ranges_of_dates_begin_on_days_of_any_century(unit):
+    first = {"s": "1582-10-04", "ns": "1700-01-01"}[unit]
+    last = {"s": "9999-12-31", "ns": "2200-01-01"}[unit]
+    days = pd.Series(np.linspace(*np.array([first, last], "datetime64[s]").astype(float), 101)).astype("int64")
+    shape = worth._shape("day", days.astype(f"datetime64[{unit}]"), days.astype(f"datetime64[{unit}]"))
+    assert shape["values"][0][:2] == first[:2]
+    assert all(len(value) == 10 for value in shape["values"])
+    lasts = worth._shape("stay", days.astype("timedelta64[s]"), days.astype("timedelta64[s]"))["values"]
+    assert all(" days" in value for value in lasts)

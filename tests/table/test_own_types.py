@@ -5,7 +5,7 @@ import pytest
 
 from fairflows import DataError
 from fairflows.table.columns import Schema, common_schema
-from fairflows.table.reading import check_texts
+from fairflows.table.text_types import check_texts
 
 
 def test_parts_agree_on_what_a_column_holds():

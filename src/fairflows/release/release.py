@@ -53,8 +53,8 @@ from fairflows.table.frames import Frame, has_names, materialised, to_pandas
 from fairflows.table.keys import Hashes, Key, content_hashes, keyed_hashes, new_key
 from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.persons import Persons, Places
-from fairflows.table.reading import check_texts
 from fairflows.table.table import Role, Table
+from fairflows.table.text_types import check_texts
 from fairflows.threads import one_thread
 
 Folds = npt.NDArray[np.intp]
