@@ -152,13 +152,15 @@ def test_a_release_of_all_rows_is_measured_by_a_second_one():
     assert found.n == 240
 
 
-@pytest.mark.parametrize("unit", ["s", "ns"])
-def test_ranges_of_dates_begin_on_days_of_any_century(unit):
-    first = {"s": "1582-10-04", "ns": "1700-01-01"}[unit]
-    last = {"s": "9999-12-31", "ns": "2200-01-01"}[unit]
-    days = pd.Series(np.linspace(*np.array([first, last], "datetime64[s]").astype(float), 101)).astype("int64")
-    shape = worth._shape("day", days.astype(f"datetime64[{unit}]"), days.astype(f"datetime64[{unit}]"))
-    assert shape["values"][0][:2] == first[:2]
-    assert all(len(value) == 10 for value in shape["values"])
-    lasts = worth._shape("stay", days.astype("timedelta64[s]"), days.astype("timedelta64[s]"))["values"]
+@pytest.mark.parametrize(
+    ("unit", "first", "last"), [("s", "1582-10-04", "9999-12-31"), ("ns", "1700-01-01", "2200-01-01")]
+)
+def test_ranges_of_dates_begin_on_days_of_any_century(unit, first, last):
+    ends = np.array([first, last], "datetime64[s]").astype(np.int64)
+    seconds = pd.Series(np.linspace(*ends, 10_001).astype(np.int64))
+    days = seconds.astype("datetime64[s]").astype(f"datetime64[{unit}]")
+    starts = worth._shape("day", days, days)["values"]
+    assert all(len(start) == 10 for start in starts)
+    assert first < starts[0] < starts[-1] < last
+    lasts = worth._shape("stay", seconds.astype("timedelta64[s]"), seconds.astype("timedelta64[s]"))["values"]
     assert all(" days" in value for value in lasts)
