@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from fairflows.exceptions import DataError
@@ -134,15 +134,23 @@ def _open_locked(path: Path, target: Path, wait: bool) -> int:
         with _named_errors(target):
             path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        is_mine = False
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_mine = path.exists() and os.path.samestat(os.fstat(file), os.stat(path))  # else it was removed meanwhile
         except BlockingIOError:
-            os.close(file)
             raise DataError(f"{target}: another process is writing it; wait for it, or choose another place.") from None
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file), os.stat(path)):
-                return file
-        os.close(file)  # the one who held it has removed it meanwhile
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise DataError(
+                f"{target}: cannot be locked ({error.strerror}): choose a place on another disk."
+            ) from error
+        finally:
+            if not is_mine:
+                os.close(file)
+        if is_mine:
+            return file
 
 
 @contextmanager
