@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import stat
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from damages import flipped
 from torch import distributions as td
 
 from fairflows import DataError, FairCells, FairFlow, FairMatching, FairTree, Release, Table, load, save
@@ -256,7 +258,7 @@ def edit(path, **values):
         (lambda f: edit(f / "model.json", format=True), "states no format"),
         (lambda f: (f / "model.json").write_text("[" * 100_000), "nested more than 100 levels deep"),
         (lambda f: (f / "model.json").write_bytes(b"\xff"), "not UTF-8 text"),
-        (lambda f: (f / "ledger.json").write_text('{"used":' + "[" * 999 + "]" * 999 + "}"), "levels deep"),
+        (lambda f: (f / "ledger.json").write_text('{"used":' + "[" * 999 + "]" * 999 + "}"), "the ledger is damaged"),
         (lambda f: (f / "ledger.json").unlink(), r"ledger\.json: there is no such file"),
         (lambda f: os.truncate(f / "weights.safetensors", 2**40), "damaged or cut off"),
         (lambda f: edit(f / "model.json", format="new"), "states no format"),
@@ -269,6 +271,16 @@ def test_damage_is_reported(saved, harm, message):
     harm(saved)
     with pytest.raises(DataError, match=message):
         load(saved)
+
+
+def test_no_changed_bit_of_the_ledger_goes_unnoticed(saved):
+    """Of 100 bits 60 could change: rows of the training table then passed for new ones."""
+    rng, path = random.Random(0), saved / "ledger.json"
+    whole = path.read_bytes()
+    for _ in range(100):
+        path.write_bytes(flipped(whole, rng))
+        with pytest.raises(DataError, match="ledger"):
+            load(saved)
 
 
 def forge(folder, change):

@@ -8,7 +8,7 @@ import pytest
 from known_encoders import FixedCells
 
 import fairflows as ff
-from fairflows import DataError, usefulness
+from fairflows import DataError, usefulness, worth
 from fairflows.paper.baselines import RawFeatures
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -150,3 +150,17 @@ def test_a_release_of_all_rows_is_measured_by_a_second_one():
     found = usefulness(release, whole)
     assert found.n_learnt == 960
     assert found.n == 240
+
+
+@pytest.mark.parametrize(
+    ("unit", "first", "last"), [("s", "1582-10-04", "9999-12-31"), ("ns", "1700-01-01", "2200-01-01")]
+)
+def test_ranges_of_dates_begin_on_days_of_any_century(unit, first, last):
+    ends = np.array([first, last], "datetime64[s]").astype(np.int64)
+    seconds = pd.Series(np.linspace(*ends, 10_001).astype(np.int64))
+    days = seconds.astype("datetime64[s]").astype(f"datetime64[{unit}]")
+    starts = worth._shape("day", days, days)["values"]
+    assert all(len(start) == 10 for start in starts)
+    assert first < starts[0] < starts[-1] < last
+    lasts = worth._shape("stay", seconds.astype("timedelta64[s]"), seconds.astype("timedelta64[s]"))["values"]
+    assert all(" days" in value for value in lasts)

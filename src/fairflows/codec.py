@@ -49,7 +49,6 @@ MARGIN = 1e-6
 """Noise stays this far from both ends of its step, in steps, so that rounding in a flow cannot move a value to the next
 one. A column of very many steps, or a value as far outside, gets a wider margin: what float64 resolves there."""
 _N_QUANTILES = 257  # of the known values, from which missing ones are drawn
-_LARGEST = 1e300  # a number of a column: the width of its range is then finite, and so are values far outside
 _MOST_VALUES = 20  # a discrete column with at most so many values keeps them as the levels of cells
 
 
@@ -75,8 +74,6 @@ class Scale:
     def fit(cls, name: str, known: pd.Series, kind: str, dequantise: bool) -> Scale:
         """Fit the scale of a column to its known values."""
         values = numbers(known)
-        if np.abs(as_float(values)).max() > _LARGEST:
-            raise DataError(f"Column {name!r} must hold numbers within ±{_LARGEST:g}: what is wider has no range.")
         grid = None if kind == "continuous" else find_grid(values)
         if kind == "discrete" and grid is None:
             raise DataError(

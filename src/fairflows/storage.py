@@ -36,7 +36,7 @@ from sklearn.base import BaseEstimator
 from fairflows import __version__
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_folder, refuse_other_files, settle_folder, write_private
-from fairflows.table.json_text import parse_json, read_document, read_json, read_text
+from fairflows.table.json_text import parse_json, read_document, read_text
 from fairflows.table.keys import Key, Secret
 from fairflows.table.ledger import Ledger
 
@@ -134,15 +134,16 @@ def save(model: Any, path: str | Path) -> None:
         "weights_bytes": len(weights),  # compared first, because a damaged file may claim any size
         "model": _digest(text.encode()),
         "key": _digest(keys.encode())[:8],  # eight digits find a wrong key file, and do not help to guess a key
-        "ledger": bool(writer.ledgers),
     }
+    ledgers = json.dumps([ledger.to_dict() for ledger in writer.ledgers])
+    header["ledger"] = _digest(ledgers.encode()) if writer.ledgers else ""
     with new_folder(target) as folder:
         body = json.dumps(header, indent=1)[:-2] + f',\n "content": {text}\n}}\n'
         (folder / MODEL).write_text(body, encoding="utf-8")
         (folder / WEIGHTS).write_bytes(weights)
         write_private(folder / KEY, keys.encode())
         if writer.ledgers:
-            write_private(folder / LEDGER, json.dumps([ledger.to_dict() for ledger in writer.ledgers]).encode())
+            write_private(folder / LEDGER, ledgers.encode())
 
 
 def load(path: str | Path, own: Sequence[type[Storable]] = ()) -> Any:
@@ -172,7 +173,8 @@ def load(path: str | Path, own: Sequence[type[Storable]] = ()) -> Any:
             raise DataError(f"{MODEL} is damaged: its content is not what was saved.")
         arrays = _read_weights(folder / WEIGHTS, header)
         keys = _read_keys(folder / KEY, header["key"])
-        reader = _Reader(arrays, keys, read_json(folder / LEDGER) if header["ledger"] else [], own)
+        ledgers = _read_ledgers(folder / LEDGER, header["ledger"]) if header["ledger"] else []
+        reader = _Reader(arrays, keys, ledgers, own)
         return reader.read(header["content"])
     except DataError as error:
         raise DataError(f"{folder}: the model cannot be loaded: {error}") from None
@@ -259,7 +261,10 @@ class Writer:
         if isinstance(value, pd.CategoricalDtype):
             of = self.write([value.categories.dtype, value.categories.tolist()], where)
             return {TAG: "categories", "of": of, "ordered": bool(value.ordered)}
-        text = _to_text(value)
+        try:
+            text = _to_text(value)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
         return self._object(value, where) if text is None else {TAG: "text", "kind": text[0], "text": text[1]}
 
     def _secret(self, value: Secret) -> State:
@@ -425,6 +430,15 @@ def _read_keys(path: Path, digest: str) -> list[Key]:
         return [Key(bytes.fromhex(secret)) for secret in parse_json(text)]
     except (TypeError, ValueError):
         raise DataError(f"{path}: the key is damaged.") from None
+
+
+def _read_ledgers(path: Path, digest: str) -> list[Any]:
+    """Read the ledgers: a hash that was changed would let rows of the training table pass for new ones."""
+    text = read_text(path)
+    if _digest(text.encode()) != digest:
+        raise DataError(f"{path}: the ledger is damaged, or belongs to another model.")
+    found: list[Any] = parse_json(text)
+    return found
 
 
 def _json(tree: Any) -> str:

@@ -128,6 +128,15 @@ def test_what_fails_does_not_count(tmp_path, ledger_of_test):
     assert release(X, None, "two", tmp_path) == 1
 
 
+def test_rows_that_another_record_hashed_are_spoken_of(tmp_path, monkeypatch):
+    X = features(900, 0)
+    rows = ReleasedRows.of(X, Persons.unnamed(900), record_key())
+    monkeypatch.setenv("FAIRFLOWS_LEDGER", str(tmp_path / "new"))
+    with pytest.warns(ff.DataWarning, match="is another one than when these rows were read"):  # noqa: SIM117
+        with new_release([rows], "one", Path(__file__), tmp_path / "one.csv"):
+            pass
+
+
 def release_and_die(folder, is_placed):
     """Released rows, and a process that is killed before or after the file takes its place."""
     X = features(900, 0)

@@ -135,3 +135,14 @@ def test_stopped_in_the_middle_it_says_so_and_cleans_up(folder, number, tmp_path
     assert "fairflows: interrupted" in said.splitlines()
     assert "cannot be read" not in said
     assert sorted(path.name for path in folder.iterdir()) == ["holes.csv", "loans.csv", "result"]
+
+
+@pytest.mark.parametrize(("target", "writer"), [("z.csv", "pandas.DataFrame.to_csv"), ("z.parquet", "pyarrow.OSFile")])
+def test_a_full_disk_is_said_with_the_name_of_the_file(run, folder, monkeypatch, target, writer):
+    def full(*_, **__):
+        raise OSError(28, "Error writing bytes to file")
+
+    monkeypatch.setattr(writer, full)
+    err = run("encode", folder / "result", folder / "loans.csv", "-o", folder / target, ends=2)[2]
+    assert err.splitlines()[-1] == f"fairflows: {folder / target}: cannot be written: No space left on device."
+    assert sorted(path.name for path in folder.iterdir()) == ["holes.csv", "loans.csv", "result"]

@@ -268,7 +268,7 @@ def test_values_that_repeat_without_a_grid_are_reported():
     ("frame", "message"),
     [
         (pd.DataFrame({"x": [1.0, np.inf]}), "'x' must hold finite numbers; 1 are infinity"),
-        (pd.DataFrame({"x": [1.0, 1e301]}), "'x' must hold numbers within ±1e\\+300"),
+        (pd.DataFrame({"x": [1.0, 1e301]}), r"; 1 are infinity or too large \(above 1e\+300\), the first in row 1"),
         (pd.DataFrame({"x": [1 + 2j, 0j]}), "'x': Complex data not supported"),
         (pd.DataFrame({"x": pd.Series(["a", 1], dtype=object)}), "'x' must hold values of one type; got int, str"),
         (pd.DataFrame({"x": pd.Series([[1], [2]], dtype=object)}), "'x' must hold text, .*; got list"),

@@ -121,3 +121,49 @@ def test_a_worker_encodes_only_with_the_key_that_was_sent_along(name, models):
     with pytest.raises(ff.DataError, match="leaves out the list of the rows"):
         assert sent.ledger_.used
     assert models[name].ledger_.used, "the model itself keeps it"
+
+
+def test_categories_that_are_intervals_are_named(models):
+    """As pandas' cut makes them; Arrow handed them over as objects that pandas could not read."""
+    frame = rows(60, 1).assign(wages=lambda f: pd.cut(f["income"], 3))
+    settings = {"sensitive": "sex", "identifier": "person"}
+    with pytest.raises(ff.DataError, match="Column 'town' must hold text, .* got interval"):
+        ff.encode_batch(models["cells"], arrow(frame.assign(town=frame["wages"])), **settings)
+    with pytest.raises(ff.DataError, match="Column 'wages' cannot be kept as it is, .*: convert it to text"):
+        ff.encode_batch(models["cells"], arrow(frame), keep=["wages"], **settings)
+
+
+def test_columns_of_arrows_types_are_taken_and_saved(tmp_path):
+    arrow_types = {
+        "town": "string[pyarrow]",
+        "age": "int16[pyarrow]",
+        "income": "double[pyarrow]",
+        "owns": "bool[pyarrow]",
+    }
+    frame = (
+        rows()
+        .drop(columns=["weight", "since"])
+        .astype({"town": str})
+        .astype(
+            {
+                name: pd.ArrowDtype(pa.type_for_alias(kind.removesuffix("[pyarrow]")))
+                for name, kind in arrow_types.items()
+            }
+        )
+    )
+    shared = ff.share(ff.Table(frame, sensitive="sex", label="repaid", identifier="person"), quick=True, target=0.5)
+    shared.save(tmp_path / "out")
+    assert ff.check(tmp_path / "out")
+    assert set(shared.table["town"]) == {"Ulm", "Bonn", "12"}
+
+
+@pytest.mark.filterwarnings("error:Values outside the training range")
+def test_floats_of_another_width_are_in_the_same_unit():
+    """The largest value, 0.7, is more than 0.7 as a float of 32 bits, and half of the rows have it."""
+    frame, new = (rows(600, seed).assign(share=lambda f: np.where(f["owns"], 0.7, 0.1)) for seed in (0, 1))
+    columns, settings = ["age", "share", "sex", "repaid", "person"], {"sensitive": "sex", "label": "repaid"}
+    for before, after in ((np.float32, np.float64), (np.float64, np.float32)):
+        train = ff.Table(frame[columns].astype({"share": before}), identifier="person", **settings)
+        model = ff.FairTree(n_cells=4, kinds={"share": "continuous"}).fit(train)
+        later = ff.Table(new[columns].astype({"share": after}), identifier="person", **settings)
+        model.transform(later)

@@ -27,16 +27,8 @@ import pyarrow.compute as pc
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import BOOLEANS, DURATIONS, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE
-from fairflows.table.reading import (
-    MISSING_WORDS,
-    SEPARATORS,
-    ParquetRows,
-    TextFormat,
-    TextRows,
-    kind_of,
-    open_table,
-    reading,
-)
+from fairflows.table.reading import SEPARATORS, ParquetRows, TextFormat, TextRows, kind_of, open_table, reading
+from fairflows.table.text_types import MISSING_WORDS
 
 SINGLE = "numbers in single precision"
 """A column of floats of 32 bits, whose decimal digits would be those of another float of 64 bits."""

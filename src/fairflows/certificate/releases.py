@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.records import new_name, open_records, read_entry, write_entry
 from fairflows.exceptions import warn_user
-from fairflows.table.keys import Hashes, Key, Secret, content_hashes, integers_as_text, keyed_hashes
+from fairflows.table.keys import Hashes, Key, Secret, content_hashes, fingerprint, integers_as_text, keyed_hashes
 from fairflows.table.ledger import RowsSeen, is_part
 from fairflows.table.persons import Persons
 
@@ -49,6 +49,7 @@ _DISTINCT = 20  # different rows that two tables without identifiers do not have
 class ReleasedRows:
     """Keyed hashes of rows that are released, and "by chance" the same with the identifiers of the next persons."""
 
+    record: str  # the record by whose key they were hashed
     named: bool  # whether an identifier says whose rows they are; without one there are contents alone
     contents: Hashes  # of each row's values
     rows: Hashes  # of each row's person and values
@@ -66,7 +67,7 @@ class ReleasedRows:
         contents = content_hashes(X, key)
         nothing = np.empty(0, np.uint64)
         if persons.names is None:
-            return cls(False, contents, nothing, nothing, nothing, nothing)
+            return cls(_name_of(key), False, contents, nothing, nothing, nothing, nothing)
         hashes = keyed_hashes(persons.names, key, "person")
         person, other = hashes[persons.codes], hashes[_following(persons.names)][persons.codes]
         # The same persons in every file of so many rows.
@@ -79,13 +80,14 @@ class ReleasedRows:
             return np.concatenate([nothing, *(_paired(who[some], value, key) for value in values)])
 
         rows, by_chance = _paired(person, contents, key), _paired(other, contents, key)
-        return cls(True, contents, rows, by_chance, of_values(person), of_values(other))
+        return cls(_name_of(key), True, contents, rows, by_chance, of_values(person), of_values(other))
 
     @classmethod
     def joined(cls, parts: Sequence[ReleasedRows]) -> ReleasedRows:
         """Join the rows of the parts of a file."""
-        hashes = [f.name for f in fields(cls) if f.name != "named"]
-        return cls(parts[0].named, *(np.concatenate([getattr(part, name) for part in parts]) for name in hashes))
+        first, hashes = parts[0], [f.name for f in fields(cls) if f.name not in ("record", "named")]
+        joined = (np.concatenate([getattr(part, name) for part in parts]) for name in hashes)
+        return cls(first.record, first.named, *joined)
 
     @property
     def rows_that_differ(self) -> tuple[Hashes, Hashes]:
@@ -163,6 +165,11 @@ def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: 
         return
     rows = ReleasedRows.joined(parts)
     with open_records(_PART) as (folder, key):
+        if rows.record != _name_of(key):
+            warn_user(
+                f"{folder}: the record of releases is another one than when these rows were read, so that this release "
+                "cannot be found again, and earlier ones are not known. Share the table anew."
+            )
         for path in folder.glob(f"*{_PENDING}"):  # of a process that was killed: nobody else writes now
             *_, place, sha256 = _read(path, key)[0]
             _settle(path, is_placed=Path(place).is_file() and file_sha256(Path(place)) == sha256)
@@ -242,6 +249,11 @@ def _following(names: npt.NDArray[np.object_]) -> npt.NDArray[np.intp]:
     following = np.empty(len(order), dtype=np.intp)
     following[order] = np.roll(order, -1)
     return following
+
+
+def _name_of(key: Secret) -> str:
+    """Return a name of the record that has this key, which tells nothing of it."""
+    return fingerprint(["record of releases"], key)
 
 
 def _paired(persons: Hashes, values: Hashes, key: Secret) -> Hashes:

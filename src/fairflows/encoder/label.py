@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import is_continuous, places_in, shown, sorted_values
+from fairflows.table.columns import check_column, is_continuous, places_in, shown, sorted_values
 from fairflows.table.frames import ColumnLike, Frame, is_polars
 
 FloatArray = npt.NDArray[np.float64]
@@ -37,10 +37,9 @@ class Label:
             raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
         if column.isna().any():
             raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
+        check_column("y", column)
         if is_continuous(column):
             numbers = column.to_numpy(dtype=np.float64)
-            if not np.isfinite(numbers).all():
-                raise DataError(f"y must hold finite numbers; {int((~np.isfinite(numbers)).sum())} are infinite.")
             return cls(None, float(numbers.mean()), float(numbers.std()), numbers)
         values = sorted_values(column)
         if len(values) < 2:

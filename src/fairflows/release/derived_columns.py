@@ -359,7 +359,8 @@ def _candidates(
     z, names = values[column.name], list(others)
     rows = np.random.default_rng(0).permutation(np.flatnonzero(~np.isnan(z)))[:_ROWS_TRIED]
     some, target = np.stack([values[name][rows] for name in names]), z[rows]
-    most = max(4 * _MOST_ERROR * float(np.std(target)), 1.0) if len(rows) else 0.0
+    with np.errstate(over="ignore"):
+        most = max(4 * _MOST_ERROR * float(np.std(target)), 1.0) if len(rows) else 0.0
     places = {
         1: np.arange(len(names))[None],
         2: np.array([*permutations(range(len(names)), 2)], dtype=np.intp).reshape(-1, 2).T,

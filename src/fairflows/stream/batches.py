@@ -21,7 +21,7 @@ from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.table import columns as kinds
 from fairflows.table.columns import Schema, check_known
 from fairflows.table.domain import Reason, warn_of_outside
-from fairflows.table.frames import as_arrow, check_names, from_arrow
+from fairflows.table.frames import as_arrow, check_names, from_arrow, is_categories_of_objects
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.keys import Hashes, Secret, keyed_hashes
 from fairflows.table.persons import Persons, check_most_rows
@@ -212,6 +212,8 @@ class BatchEncoder:
                     f"Column {name!r} is written by the model and cannot be kept as well: rename the column of the "
                     "table."
                 )
+            if is_categories_of_objects(kind := source.field(name).type):
+                raise DataError(f"Column {name!r} cannot be kept as it is, {kind.value_type}: convert it to text.")
         return pa.schema([*self._types, *(pa.field(name, plain_type(source.field(name).type)) for name in self._keep)])
 
     def __call__(

@@ -26,9 +26,13 @@ from fairflows.table.grid import find_grid
 Kind = Literal["continuous", "discrete", "categorical"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Dtype: TypeAlias = "np.dtype | ExtensionDtype"
-_NOT_PLAIN = {"list", "dict", "set", "ndarray", "tuple", "bytes", "time", "Decimal"}
+_NOT_PLAIN = {
+    "list", "dict", "set", "ndarray", "tuple", "bytes", "time", "Decimal", "UUID", "Interval", "Period", "interval",
+    "period",
+}  # fmt: skip
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # pandas' units of time
+_LARGEST = 1e300  # the width of a column's range is then finite, and so are values far outside
 MOST_NUMBERS = 20
 """Different numbers that may still be the names of classes of a label."""
 
@@ -86,6 +90,12 @@ def floats(column: pd.Series) -> npt.NDArray[np.float64]:
         unit = np.datetime_data(times.dtype)[0]
         return np.where(np.isnat(times), np.nan, times.view(np.int64) / _PER_SECOND[unit])
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def single_precision(values: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """Round numbers as a file of narrower floats holds them; what is beyond its range is infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype=np.float64).astype(np.float32)
 
 
 def from_numbers(values: np.ndarray, dtype: Dtype) -> pd.Series:
@@ -151,18 +161,35 @@ def check_column(name: str, column: pd.Series) -> None:
     if dtype.kind in "iu":
         return
     if is_number(dtype):
-        is_finite = np.isfinite(floats(column))
-        if not is_finite.all() and (wrong := ~is_finite & ~missing(column)).any():
+        is_held = np.abs(floats(column)) <= _LARGEST
+        if not is_held.all() and (wrong := ~is_held & ~missing(column)).any():
             raise DataError(
-                f"Column {name!r} must hold finite numbers; {int(wrong.sum())} are infinity or too large, the first in "
-                f"row {shown(column.index[wrong][0])}."
+                f"Column {name!r} must hold finite numbers; {int(wrong.sum())} are infinity or too large (above "
+                f"{_LARGEST:g}), the first in row {shown(column.index[wrong][0])}."
             )
-    elif column.dtype == object:
-        found = sorted({type(value).__name__ for value in column.array[~missing(column)]})
-        if len(found) > 1:
-            raise DataError(f"Column {name!r} must hold values of one type; got {', '.join(found)}.")
-        if found and found[0] in _NOT_PLAIN:
-            raise DataError(f"Column {name!r} must hold text, numbers, true and false, or dates; got {found[0]}.")
+        return
+    found = _types_of_values(column)
+    if len(found) > 1:
+        raise DataError(f"Column {name!r} must hold values of one type; got {', '.join(found)}.")
+    check_plain(name, column)
+
+
+def check_plain(name: str, column: pd.Series) -> None:
+    """Raise if a column holds values that a file of text has no place for."""
+    found = next((kind for kind in _types_of_values(column) if kind in _NOT_PLAIN), None)
+    if found is not None:
+        raise DataError(
+            f"Column {name!r} must hold text, numbers, true and false, or dates; got {found}. Convert it to one of "
+            "these (text: astype(str))."
+        )
+
+
+def _types_of_values(column: pd.Series) -> list[str]:
+    """Return the names of the types of a column's values, where the type of the column does not say it."""
+    values = column.cat.categories.to_series() if isinstance(column.dtype, pd.CategoricalDtype) else column
+    if isinstance(values.dtype, pd.IntervalDtype | pd.PeriodDtype):
+        return [str(values.dtype).partition("[")[0]]
+    return sorted({type(v).__name__ for v in values.array[~missing(values)]}) if values.dtype == object else []
 
 
 def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:

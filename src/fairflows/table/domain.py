@@ -35,6 +35,7 @@ from fairflows.table.columns import (
     order_of,
     places_in,
     shown,
+    single_precision,
 )
 from fairflows.table.grid import Grid, find_grid
 
@@ -170,7 +171,8 @@ class Numbers:
         if self.grid is not None and self.holds == "numbers":
             outside["off grid"] = np.zeros(len(values), dtype=bool)
             outside["off grid"][~is_missing] = ~self.grid.index(numbers(column[~is_missing]))[1]
-        beyond = (values < self.low) | (values > self.high)
+        single = single_precision(values)  # as the training rows or these may have been held
+        beyond = (single < single_precision(self.low)) | (single > single_precision(self.high))
         # Of n training rows and one more, each is the largest or the smallest with probability 2/(n + 1) at most.
         if self.n and beyond.any() and poisson.sf(beyond.sum() - 1, 2 * len(values) / (self.n + 1)) < _BY_CHANCE:
             outside["beyond"] = beyond

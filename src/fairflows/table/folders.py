@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from fairflows.exceptions import DataError
@@ -104,12 +104,13 @@ def new_folder(target: Path) -> Iterator[Path]:
 @contextmanager
 def side_folder(target: Path) -> Iterator[Path]:
     """Yield a private folder beside `target` for the time of the block."""
-    target = _real(target)
-    folder = Path(tempfile.mkdtemp(prefix=_side_name(target), dir=target.parent))  # mkdtemp makes it 0700
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    real = _real(target)
+    with _named_errors(target):
+        folder = Path(tempfile.mkdtemp(prefix=_side_name(real), dir=real.parent))  # mkdtemp makes it 0700
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -133,15 +134,23 @@ def _open_locked(path: Path, target: Path, wait: bool) -> int:
         with _named_errors(target):
             path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        is_mine = False
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_mine = path.exists() and os.path.samestat(os.fstat(file), os.stat(path))  # else it was removed meanwhile
         except BlockingIOError:
-            os.close(file)
             raise DataError(f"{target}: another process is writing it; wait for it, or choose another place.") from None
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file), os.stat(path)):
-                return file
-        os.close(file)  # the one who held it has removed it meanwhile
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise DataError(
+                f"{target}: cannot be locked ({error.strerror}): choose a place on another disk."
+            ) from error
+        finally:
+            if not is_mine:
+                os.close(file)
+        if is_mine:
+            return file
 
 
 @contextmanager
@@ -153,7 +162,7 @@ def _named_errors(target: Path) -> Iterator[None]:
         cause = error if isinstance(error, OSError) else error.__cause__  # of a file in a folder that is written
         if not isinstance(cause, OSError):
             raise
-        reason = cause.strerror or " ".join(str(cause).split())
+        reason = os.strerror(cause.errno) if cause.errno else " ".join(str(cause).split())
         raise DataError(f"{target}: cannot be written: {reason}.") from cause
 
 

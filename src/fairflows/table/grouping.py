@@ -24,6 +24,7 @@ from fairflows.table.columns import (
     kind_of_values,
     of_one_type,
     printed,
+    single_precision,
     whole_where_exact,
 )
 
@@ -221,17 +222,18 @@ def _cut_points(name: str, column: pd.Series, wanted: Sequence[float]) -> list[f
     check_column(name, column)
     values = column.dropna().to_numpy(dtype=np.float64)
     points = [float(point) for point in wanted]
-    if not points or not np.isfinite(_single(points)).all() or any(b <= a for a, b in pairwise(_single(points))):
+    held_points = single_precision(points)
+    if not points or not np.isfinite(held_points).all() or any(b <= a for a, b in pairwise(held_points)):
         raise DataError(f"groups must have cut points in rising order for column {name!r}; got {wanted!r}.")
-    for point, held in zip(points, _single(points).astype(np.float64), strict=True):
+    for point, held in zip(points, held_points.astype(np.float64), strict=True):
         is_other = (values != point) & ((values != held) | point.is_integer())
-        alike = values[(_single(values) == held) & is_other]
+        alike = values[(single_precision(values) == held) & is_other]
         if len(alike):
             raise DataError(
                 f"Column {name!r} holds {float(alike[0])!r}, which a float of 32 bits cannot tell from the cut point "
                 f"{point!r}: a file with such floats would have other groups. Choose a cut point between two values."
             )
-    counts = np.bincount(np.digitize(_single(values), _single(points)), minlength=len(points) + 1)
+    counts = np.bincount(np.digitize(single_precision(values), held_points), minlength=len(points) + 1)
     if not counts.all():
         empty = _cut_names(points)[int(np.argmin(counts > 0))]
         raise DataError(
@@ -252,7 +254,8 @@ def _cut(name: str, column: pd.Series, points: Sequence[float]) -> pd.Series:
     check_column(name, column)
     if column.dtype == np.float16:
         raise DataError(f"Column {name!r} must hold floats of at least 32 bits to be cut into groups; got float16.")
-    group = np.array(_cut_names(points), dtype=object)[np.digitize(_single(floats(column)), _single(points))]
+    place = np.digitize(single_precision(floats(column)), single_precision(points))
+    group = np.array(_cut_names(points), dtype=object)[place]
     return pd.Series(group, index=column.index, dtype=object).where(column.notna())
 
 
@@ -260,12 +263,6 @@ def _plain(column: pd.Series) -> pd.Series:
     """Return codes such as 0.0 and 1.0 as whole numbers, which they become in parts of a table, too."""
     is_known_number = is_number(column.dtype) and not column.isna().any()
     return whole_where_exact(column) if is_known_number else column
-
-
-def _single(values: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Round to single precision; what is beyond its range is infinite."""
-    with np.errstate(over="ignore"):
-        return np.asarray(values, dtype=np.float64).astype(np.float32)
 
 
 def _merged(group: pd.Series, fewest: int, identifier: pd.Series | None) -> dict[str, str]:

@@ -4,10 +4,7 @@ A CSV file does not say how it is written. Its separator is read off the header 
 and everything else is stated (`TextFormat`). A file that could be read in two ways is an error that names the settings
 that decide.
 
-Nor does it say what its columns hold. A column holds whole numbers, numbers, true and false, dates or times if every
-field can be read so without loss, else text. Leading zeros ("00123") and whole numbers beyond 64 bits make a column
-text, because a number would change them. An empty field is missing; NA, null and the like are missing among numbers and
-times, and text among text.
+Nor does it say what its columns hold: see `fairflows.table.text_types`.
 """
 
 from __future__ import annotations
@@ -23,13 +20,13 @@ from typing import Literal
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import BOOLEANS, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema, check_known
+from fairflows.table.columns import TEXT, Schema, check_known
 from fairflows.table.frames import check_names, from_arrow
+from fairflows.table.text_types import DAYS, ZONED, any_matches, cast_texts, column_types, known_texts, time_format
 
 PACKED_SUFFIXES = {".gz", ".bz2", ".zst", ".lz4"}  # which pyarrow opens
 _KINDS: dict[str, Literal["csv", "excel", "parquet"]] = {
@@ -42,26 +39,7 @@ _BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
 _OTHER_ENCODING = "state its encoding, such as encoding='cp1252' (Windows in western Europe) or encoding='utf-16'."
 _UNNAMED = re.compile(r"__index_level_\d+__")  # pandas' name of an index without a name
 
-MISSING_WORDS = pa.array(["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"])
-_TRUTHS = pa.array(["True", "TRUE", "true", "False", "FALSE", "false"])
-_NOT_A_NUMBER = r"^[+-]?0[0-9xX]"  # leading zeros, which a number would lose, and 0x10, which Arrow would take for 16
-_LONG = r"^[+-]?[0-9]{19,}$"  # whole numbers that floats would round
-
-_TIME = re.compile(r"[0-9-]{10}(?P<mark>[T ])\d\d:\d\d(?P<seconds>:\d\d)?(?P<zone>Z|\+00:00)?")
 TIME_FORMATS = "time formats"
-
-_NUMBERS = (pa.int64(), pa.uint64(), pa.float64())
-_DAYS = (pa.date32(), pa.timestamp("us"))
-_MOMENTS = (pa.timestamp("us", "UTC"),)
-_ANY = (*_NUMBERS, pa.bool_(), *_DAYS, *_MOMENTS, pa.string())
-_OF_KIND = {
-    TEXT: (pa.string(),),
-    BOOLEANS: (pa.bool_(),),
-    WHOLE: _NUMBERS,  # the codec rounds or refuses a number in between
-    NUMBERS: (pa.float64(),),
-    TIMES: _DAYS,
-    MOMENTS: _MOMENTS,
-}
 
 
 @dataclass(frozen=True)
@@ -218,7 +196,7 @@ class TextRows:
         texts = list(self.texts(self.columns))
         types = column_types(texts, kinds, self._decimal, self._other_decimal)
         table = pa.Table.from_batches(texts)
-        formats = {name: _time_format(table[name]) for name, kind in types.items() if kind in (*_DAYS[1:], *_MOMENTS)}
+        formats = {name: time_format(table[name]) for name, kind in types.items() if kind in (*DAYS[1:], *ZONED)}
         self.time_formats = {name: found for name, found in formats.items() if found}
         return self._typed(table, types)
 
@@ -236,7 +214,7 @@ class TextRows:
     def _typed(self, table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
         for place, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
             if types[name] != pa.string():
-                table = table.set_column(place, name, _cast(_known(column), types[name], self._decimal))
+                table = table.set_column(place, name, cast_texts(known_texts(column), types[name], self._decimal))
         return table
 
     def _separator_of_header(self) -> str:
@@ -275,7 +253,7 @@ class TextRows:
         has_line_ends = False
         for number, batch in enumerate(reader):
             rows = batch.slice(0 if number else 1)
-            has_line_ends = has_line_ends or any(_matches(column, "[\\r\\n]") for column in rows.columns)
+            has_line_ends = has_line_ends or any(any_matches(column, "[\\r\\n]") for column in rows.columns)
             yield pa.RecordBatch.from_arrays(rows.columns, names=list(columns))
         if has_line_ends:
             self._refuse_open_quotes()
@@ -324,108 +302,3 @@ class ParquetRows:
         """Yield these columns, `batch_rows` rows at a time."""
         for batch in self._file.iter_batches(batch_rows, columns=list(columns), use_threads=False):
             yield pa.Table.from_batches([batch]).replace_schema_metadata(None).select(list(columns))
-
-
-def column_types(
-    batches: Iterable[pa.RecordBatch],
-    kinds: Mapping[str, str],
-    decimal: str = ".",
-    other_decimal: str | None = None,
-) -> dict[str, pa.DataType]:
-    """Return the type of each column of text over all batches; a column without a value counts as numbers.
-
-    A field that does not fit `kinds`, what a column must hold, is a `DataError`. So is text that would be numbers with
-    the other decimal mark, if one is given.
-    """
-    types: dict[str, pa.DataType] = {}
-    n_rows = 1  # the header
-    for batch in batches:
-        for name in batch.schema.names:
-            fields, candidates = _known(batch[name]), _OF_KIND.get(kinds.get(name, ""), _ANY)
-            found = _narrowest(fields, candidates, decimal)
-            if found is None:
-                place = next(j for j in range(len(fields)) if not _can_be(fields[j : j + 1], candidates[-1], decimal))
-                raise DataError(
-                    f"column {name!r} must hold {kinds[name]}, as in the rows that the model was fitted on; row "
-                    f"{n_rows + place + 1} (the header is row 1) holds {batch[name][place].as_py()!r}."
-                )
-            if other_decimal and found == pa.string() and candidates == _ANY:
-                _refuse_other_decimal(name, fields, decimal, other_decimal)
-            types[name] = _join(types.get(name, pa.null()), found)
-        n_rows += batch.num_rows
-    return {name: pa.float64() if pa.types.is_null(kind) else kind for name, kind in types.items()}
-
-
-def _refuse_other_decimal(name: str, fields: pa.Array, decimal: str, other: str) -> None:
-    if _narrowest(fields, _ANY, other) == pa.float64():
-        example = fields.filter(pc.match_substring(fields, other))[0].as_py()
-        raise DataError(
-            f"column {name!r} holds numbers with {other!r}, such as {example!r}: state that it is the decimal mark "
-            f"(decimal={other!r}), or read the column as text (decimal={decimal!r})."
-        )
-
-
-def _time_format(column: pa.ChunkedArray) -> str:
-    """Return how a column of times is written, in the words of `strftime`; empty if in several ways."""
-    fields = _known(column).drop_null()
-    found = _TIME.fullmatch(fields[0].as_py()) if len(fields) else None
-    if found is None:
-        return ""
-    mark, seconds, zone = found["mark"], found["seconds"], found["zone"] or ""
-    alike = rf"^[0-9-]{{10}}{mark}\d\d:\d\d{':[0-9]{2}' if seconds else ''}{re.escape(zone)}$"
-    is_alike = pc.all(pc.match_substring_regex(fields, alike)).as_py()
-    return f"%Y-%m-%d{mark}%H:%M{':%S' if seconds else ''}{zone}" if is_alike else ""
-
-
-def _known(text: pa.Array) -> pa.Array:
-    """Return the fields without blanks around them; words for a missing value are missing."""
-    trimmed = pc.ascii_trim_whitespace(text)
-    return pc.if_else(pc.is_in(trimmed, value_set=MISSING_WORDS), pa.scalar(None, pa.string()), trimmed)
-
-
-def _narrowest(known: pa.Array, candidates: tuple[pa.DataType, ...], decimal: str) -> pa.DataType | None:
-    """Return the first of the types that holds all fields."""
-    if candidates == _OF_KIND[TEXT]:
-        return pa.string()
-    known = known.drop_null()
-    if not len(known):
-        return pa.null()
-    found = next((kind for kind in candidates if _can_be(known, kind, decimal)), None)
-    return pa.string() if found == pa.float64() and candidates == _ANY and _matches(known, _LONG) else found
-
-
-def _can_be(known: pa.Array, kind: pa.DataType, decimal: str) -> bool:
-    # Arrow goes on to the end after a failure: most are found at once, among the first fields.
-    return all(_cast(fields, kind, decimal) is not None for fields in (known[:64], known))
-
-
-def _cast(known: pa.Array, kind: pa.DataType, decimal: str) -> pa.Array | None:
-    """Return fields in a type; None if the type does not hold all of them as they are written."""
-    if kind == pa.bool_() and not pc.all(pc.is_in(known.drop_null(), value_set=_TRUTHS), min_count=0).as_py():
-        return None
-    if kind in _NUMBERS:
-        if _matches(known, _NOT_A_NUMBER) or (decimal == "," and _matches(known, r"\.")):
-            return None
-        known = pc.replace_substring(known, ",", ".") if decimal == "," else known
-    try:
-        return pc.cast(known, kind)
-    except pa.ArrowInvalid:
-        return None
-
-
-def _matches(fields: pa.Array, pattern: str) -> bool:
-    """Return whether a field matches a regular expression."""
-    return bool(pc.any(pc.match_substring_regex(fields, pattern)).as_py())
-
-
-def _join(one: pa.DataType, two: pa.DataType) -> pa.DataType:
-    """Return the narrowest type that holds the values of both."""
-    if one == two or pa.types.is_null(two):
-        return one
-    if pa.types.is_null(one):
-        return two
-    if pa.float64() in (one, two) and {one, two} <= set(_NUMBERS):
-        return pa.float64()
-    if {one, two} == set(_DAYS):
-        return pa.timestamp("us")
-    return pa.string()

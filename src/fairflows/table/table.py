@@ -20,6 +20,7 @@ from fairflows.table.columns import (
     check_column,
     check_kinds,
     check_known,
+    check_plain,
     group_numbers,
     has_order,
     infer_kind,
@@ -162,6 +163,8 @@ class Table:
 
         given, used_a = _role_columns(frame, sensitive, "sensitive")
         raw = given if isinstance(given, pd.DataFrame) else given.to_frame()
+        for column, values in raw.items():
+            check_plain(str(column), values)
         self.a = joined(raw)
         labels, used_y = (None, []) if label is None else _role_columns(frame, label, "label")
         if isinstance(labels, pd.DataFrame):
@@ -169,6 +172,9 @@ class Table:
         else:
             self.y, self.more_labels = labels, frame.iloc[:, :0]
         self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
+        for values in [self.y, self.identifier, *(column for _, column in self.more_labels.items())]:
+            if values is not None:
+                check_plain(str(values.name), values)
         _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id})
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
         before = frame.columns[: frame.columns.get_loc(used_y[0])] if used_y else self.X.columns
@@ -445,6 +451,7 @@ class Table:
                 f"The sensitive column {self.a.name!r} needs at least two groups; every row is {shown(groups[0])}."
             )
         for name, label in self.label_columns().items():
+            check_column(str(name), label)
             if len(values := sorted_values(label)) < 2:
                 raise DataError(
                     f"The label column {name!r} needs at least two values; every row is {shown(values[0])}."
