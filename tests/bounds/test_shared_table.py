@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from fairflows import DataError
-from fairflows.bounds.shared_table import (
-    drawn_rates_upper_bound,
-    known_share_distance,
-    most_cells_known_half,
-    table_distance,
-)
+from fairflows.bounds.shared_table import drawn_rates_upper_bound, known_share_distance, table_distance
 
 
 def test_the_best_rule_on_cells_attains_the_distance():
@@ -94,15 +89,6 @@ def test_persons_with_several_rows_count_as_persons():
     counts = np.array([[400] * 16, [400] * 16])
     by_rows, by_persons = (known_share_distance(counts, 0.5, n)[0] for n in (None, [1600, 1600]))
     assert by_persons == pytest.approx(2 * by_rows, rel=0.02)
-
-
-def test_the_number_of_cells_by_half_known_is_that_of_the_plan():
-    sizes = np.array([1333, 667])
-    k = most_cells_known_half(sizes, 0.1)
-    assert k == 17
-    s = np.sqrt((1 / sizes).sum())
-    assert (0.399 * np.sqrt(k - 1) + 0.5) * s <= 0.1 < (0.399 * np.sqrt(k) + 0.5) * s
-    assert most_cells_known_half([20, 20], 0.1) == 0
 
 
 def test_huge_counts_take_no_time():
