@@ -29,7 +29,9 @@ def test_both_statements_are_within_the_target_and_a_few_more_cells_would_break_
     assert max(broken) > target / 1.015, "Δ(½) has some room"
 
 
-@pytest.mark.parametrize(("sizes", "target", "n_cells"), [((300, 300), 0.2, 6), ((420, 260), 0.15, 2), ((800, 500), 0.2, 19)])
+@pytest.mark.parametrize(
+    ("sizes", "target", "n_cells"), [((300, 300), 0.2, 6), ((420, 260), 0.15, 2), ((800, 500), 0.2, 19)]
+)
 def test_few_cells_are_those_of_a_search_through_all(sizes, target, n_cells):
     within = [
         k

@@ -194,7 +194,8 @@ def fit_held_out(release: Release, encoder: Encoder, given: FitArguments) -> Fit
     Z_fitted = None if Z is None else Z.iloc[fitted]
     partition, n_cells = cells_of_encoder(release, encoder, Z_fitted, part.labels)
     cells = encoder.cells(rows) if partition is None else partition.cells(Z)
-    shape, laws = (len(encoder.groups_), n_cells), {"row": rows.independent(held_out, most, release.random_state)}
+    shape = max(len(encoder.groups_), 1), n_cells
+    laws = {"row": rows.independent(held_out, most, release.random_state)}
     if most > 1:
         contents = content_hashes(rows.X.iloc[held_out], b"cells")
         laws["person"] = held_out[named.take(held_out).one_row_each(contents, release.random_state)]
