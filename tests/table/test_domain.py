@@ -180,3 +180,8 @@ def test_what_some_rows_have_is_seen_and_the_rest_of_the_domain_is_not():
     later, outside = domain.read(LATER)
     assert seen.unknown(later).tolist() == [False, True, True, True, True]
     assert (seen.unknown(later) >= outside.unknown).all(), "what the domain does not have, no part of it has"
+
+
+def test_where_nothing_can_be_unknown_no_row_is():
+    domain, codes = Domain.of(pd.DataFrame({"x": [1.0, np.nan, 3.0]}))
+    assert Seen.of(domain, codes).unknown(codes).tolist() == [False] * 3

@@ -309,6 +309,10 @@ class Seen:
 
     def unknown(self, codes: Codes) -> BoolArray:
         """Return the rows with a value that was not seen."""
-        found = [~np.append(seen, False)[codes[name]] for name, seen in self.levels.items()]
-        found += [np.isnan(codes[name]) for name, had_gaps in self.gaps.items() if not had_gaps]
-        return np.any(found, axis=0)
+        unknown = np.zeros(len(next(iter(codes.values()))), dtype=bool)
+        for name, seen in self.levels.items():
+            unknown |= ~np.append(seen, False)[codes[name]]
+        for name, had_gaps in self.gaps.items():
+            if not had_gaps:
+                unknown |= np.isnan(codes[name])
+        return unknown
