@@ -67,10 +67,7 @@ def test_the_key_does_not_show(kind):
         assert "very secret" not in repr(one)
         assert "very secret" not in f"{one.get_params()} {one.key}"
         assert "very secret" not in one._repr_html_()
-        assert (
-            "very secret"
-            not in repr(Release(one, output="cell")) + Release(one, output="cell")._repr_html_()
-        )
+        assert "very secret" not in repr(Release(one, output="cell")) + Release(one, output="cell")._repr_html_()
         assert one.key == b"very secret key"
 
 
