@@ -220,9 +220,9 @@ def usefulness(
 
     Examples
     --------
-    >>> from fairflows import FairTree, load_adult
-    >>> train, _, test = load_adult().split(random_state=0)
-    >>> found = usefulness(Release(FairTree(16), n_folds=1).fit(train), train, test, most_rows=2000)
+    >>> from fairflows import Release, load_adult
+    >>> adult = load_adult()
+    >>> found = usefulness(Release(n_cells=16).fit(adult), adult, most_rows=2000)
     >>> found.label.rules["trained"].auc > 0.8, found.sensitive.told < 0.2
     (True, True)
     """
