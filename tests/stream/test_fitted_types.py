@@ -51,6 +51,7 @@ def as_a_reader_sees_it(frame):
     return frame.assign(flag=frame["flag"] == "true", code=frame["code"].astype(int))
 
 
+@pytest.mark.filterwarnings("ignore:The rows name no persons")
 @pytest.mark.parametrize(
     "wrap", [lambda encoder: encoder, lambda encoder: Release(encoder, n_cells=4, output="cell")]
 )

@@ -18,7 +18,7 @@ from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.matched_tree import TreeStructure, cut
 from fairflows.encoder.rows import Rows, TrainingRows, find_persons
 from fairflows.exceptions import DataError, warn_user
-from fairflows.release.arguments import FitArguments
+from fairflows.release.fit_arguments import FitArguments
 from fairflows.release.partitions import TreePartition
 from fairflows.release.released_table import count_cells
 from fairflows.table.columns import places_in, shown
