@@ -1,18 +1,10 @@
-"""What all parts of a table hold in a column."""
+"""Text that only some parts of a table need."""
 
 import pandas as pd
 import pytest
 
 from fairflows import DataError
-from fairflows.table.columns import Schema, common_schema
 from fairflows.table.reading import check_texts
-
-
-def test_parts_agree_on_what_a_column_holds():
-    one, other = Schema({"a": "whole numbers", "b": "text"}), Schema({"a": "numbers", "b": "text"})
-    assert common_schema([one, other]).kinds == {"a": "numbers", "b": "text"}
-    with pytest.raises(DataError, match="Column 'b' holds dates in the persons of one fold and text in those"):
-        common_schema([one, Schema({"a": "numbers", "b": "dates"})])
 
 
 @pytest.mark.parametrize(

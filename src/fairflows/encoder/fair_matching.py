@@ -116,7 +116,7 @@ class FairMatching(Encoder):
         self.model_, self.held_out_log_likelihood_ = _fit_cell_model(self, rows, y)
         # A number that is a level of its own is unknown where training did not have it.
         levels = {n: part for n, part in self.model_.codec.levels_.items() if not isinstance(part, BinLevels)}
-        self.domain_ = Domain(rows.domain.columns | levels)
+        self.domain_ = Domain({**rows.domain.columns, **levels})
         log_p, scores = self.model_.log_p, self.model_.scores
         reference = log_p[np.bincount(rows.group).argmax()]
         self.matched_ = self.split_ = np.stack([sort_and_match(reference, of_group) for of_group in log_p])

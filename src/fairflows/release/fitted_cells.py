@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from fairflows.release.released_table import count_cells
 from fairflows.table.columns import places_in, shown
 from fairflows.table.domain import Levels
 from fairflows.table.persons import Persons, Places, check_most_rows, content_hashes
+from fairflows.table.reading import check_texts
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -72,9 +73,15 @@ def unfitted_encoder(release: Release, given: FitArguments) -> Encoder:
             )
         if own not in (None, "auto"):
             encoder.set_params(**{name: own})
-    if settings.get("kinds", 0) is None and isinstance(given.X, Table):
-        encoder.set_params(kinds=given.X.declared_kinds or None)
+    if "kinds" in settings:
+        encoder.set_params(kinds=declared_kinds(encoder, given))
     return encoder
+
+
+def declared_kinds(encoder: Encoder, given: FitArguments) -> Mapping[Any, str] | None:
+    """Return the kinds of columns that the encoder declares, else those that the table declares."""
+    of_table = given.X.declared_kinds if isinstance(given.X, Table) else None
+    return encoder.get_params(deep=False).get("kinds") or of_table or None
 
 
 # One structure, two cuts ---------------------------------------------------------------------------------------------
@@ -180,8 +187,10 @@ def fit_held_out(release: Release, encoder: Encoder, given: FitArguments) -> Fit
     persons = find_persons(encoder, given.X, given.frame, needed=True)
     fitted, held_out = _divided(persons, release.random_state)
     if not (len(fitted) and len(held_out)):
-        raise DataError(f"Persons to fit to and persons to count are needed; {persons.n} are too few.")
+        raise DataError(f"Found a table with {persons.n} sample(s): some persons are fitted to, and others counted.")
     part = given.take(fitted)
+    if not isinstance(given.X, np.ndarray):
+        check_texts([part.frame, given.take(held_out).frame], declared_kinds(encoder, given) or ())
     settings = encoder.get_params(deep=False)
     if settings.get("n_certify", 0) is None:
         encoder.set_params(n_certify=max(2, len(np.unique(persons.codes[held_out]))))

@@ -32,7 +32,14 @@ from fairflows.encoder.label import Label, LabelsLike, known_label
 from fairflows.encoder.rows import FRESH_COINS, Rows, RowsLike
 from fairflows.exceptions import DataError, check_choice, check_count, warn_user
 from fairflows.release.fit_arguments import FitArguments
-from fairflows.release.fitted_cells import FittedCells, cells_of_encoder, fit_held_out, fit_tree, unfitted_encoder
+from fairflows.release.fitted_cells import (
+    FittedCells,
+    cells_of_encoder,
+    declared_kinds,
+    fit_held_out,
+    fit_tree,
+    unfitted_encoder,
+)
 from fairflows.release.partitions import TreePartition
 from fairflows.release.released_table import ReleasedTable
 from fairflows.release.row_law import RowLaw
@@ -279,7 +286,7 @@ class Release(TransformerMixin, BaseEstimator):
             found.n_cells,
             columns if labels else None,
             persons=who,
-            kinds=found.encoder.get_params(deep=False).get("kinds"),
+            kinds=declared_kinds(found.encoder, given),
             rules=self.rules,
             derive=self.derive,
             label_place=given.label_place,

@@ -369,31 +369,7 @@ def own_type(column: pd.Series) -> pd.Series:
     return _plain(column)
 
 
-def plain_numbers(X: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with numbers in NumPy's own types, with NaN where one is missing."""
-    return with_columns(X, {name: plain for name, column in X.items() if (plain := _plain(column)) is not column})
-
-
 def _plain(column: pd.Series) -> pd.Series:
     if not is_number(column.dtype) or isinstance(column.dtype, np.dtype):
         return column
     return column.astype(np.float64 if column.isna().any() else column.dtype.numpy_dtype)
-
-
-def common_schema(schemas: Sequence[Schema]) -> Schema:
-    """Join the schemas of parts of a table. Raise if they differ.
-
-    Whole numbers and numbers are alike: the column then holds numbers.
-    """
-    first = schemas[0]
-    kinds: dict[Hashable, str] = {}
-    for name in first.kinds:
-        found = {schema.kinds[name] for schema in schemas}
-        if len(found) > 1 and found != {WHOLE, NUMBERS}:
-            one, other = sorted(found)[:2]
-            raise DataError(
-                f"Column {name!r} holds {one} in the persons of one fold and {other} in those of another: the type of "
-                "a column must not depend on the persons that a model encodes. Convert the column to one type."
-            )
-        kinds[name] = found.pop() if len(found) == 1 else NUMBERS
-    return Schema(kinds)

@@ -444,9 +444,9 @@ def check_texts(parts: Sequence[pd.DataFrame], stated: Collection[Hashable]) -> 
         others = [read for read in reads if read != pa.string()]
         if others and len(others) < len(reads):
             raise DataError(
-                f"Column {name!r} is text in the persons of one fold, and in those of another all its values read as "
-                f"{others[0]}: the type of a column must not depend on the persons that a model encodes. Declare "
-                "it categorical (kinds=...), or replace the values that are not text."
+                f"Column {name!r} is text in a part of the persons, and in the others all its values read as "
+                f"{others[0]}: what is learnt from some persons must not depend on the others. Declare it categorical "
+                "(kinds=...), or replace the values that are not text."
             )
 
 
