@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from share_command import COLUMNS
 
-from fairflows import FairMatching, FairTree, load_adult
+from fairflows import FairMatching, Release, load_adult
 from fairflows.attack.adversaries import LEARNERS
 from fairflows.attack.auditing import AttackedRelease
 from fairflows.table.frames import to_pandas
@@ -62,11 +62,10 @@ def representations(train: Table, test: Table, seed: int) -> Iterator[tuple[str,
     yield "raw", (train.X, test.X)
     encoders = {
         "matching": FairMatching(0.9, random_state=seed),
-        "drawn from a tree": FairTree(64, output="row", random_state=seed),
+        "drawn from a tree": Release(n_cells=64, random_state=seed),
     }
     for name, encoder in encoders.items():
-        fitted = encoder.fit(train)
-        yield name, (to_pandas(fitted.transform(train)), to_pandas(fitted.transform(test)))
+        yield name, (to_pandas(encoder.fit_transform(train)), to_pandas(encoder.transform(test)))
 
 
 if __name__ == "__main__":

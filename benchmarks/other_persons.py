@@ -70,9 +70,7 @@ def judged(table: ff.Table, rows: int, target: str, seed: int) -> dict[str, floa
     return found | {"label": right, "auc": float(roc_auc_score(truth > np.median(truth[truth > 0]) - 1, score))}
 
 
-def guessed(
-    learnt: np.ndarray, cells: np.ndarray, truth: np.ndarray, their_cells: np.ndarray
-) -> tuple[float, float]:
+def guessed(learnt: np.ndarray, cells: np.ndarray, truth: np.ndarray, their_cells: np.ndarray) -> tuple[float, float]:
     """How often the most frequent value of a cell is that of another person in it, and of a blind guess."""
     counts = np.zeros((max(cells.max(), their_cells.max()) + 1, learnt.max() + 1), dtype=np.int64)
     np.add.at(counts, (cells, learnt), 1)
