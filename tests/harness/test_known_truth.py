@@ -18,10 +18,9 @@ from scipy.stats import beta
 from fairflows import Certificate, DataWarning
 
 DELTA = 0.2
-# Rows that the law of what is written is computed from, of each kind and group: where a gross mistake is looked for, and
-# cells are few; and in all, because from 4,000 of each kind a distance of .06 comes out as .056 to .087.
-FEW_COPIES = 1000
-ROWS_PER_GROUP = 80_000
+# Rows that the law of what is written is computed from.
+FEW_COPIES = 1000  # of each kind and group, where a gross mistake is looked for, and cells are few
+ROWS_PER_GROUP = 80_000  # elsewhere: from 4,000 of each kind a distance of .06 comes out as .056 to .087
 REPEATED = 40
 
 
