@@ -113,7 +113,8 @@ def all_strengths(estimator: Encoder, table: Table, strengths: Sequence[float], 
     if not isinstance(estimator, Release):
         return estimator.fit_path(table, strengths=strengths, seeds=[seed])
     encoders = all_strengths(estimator.encoder, table, strengths, seed)
-    return [clone(estimator).fit_around(e, e.read(table), None, table.y) if is_fitted(e) else e for e in encoders]
+    settings = {name: value for name, value in estimator.get_params(deep=False).items() if name != "encoder"}
+    return [Release.around(e, table, **settings) if is_fitted(e) else e for e in encoders]
 
 
 def methods(n_certify: int, unit: Unit, quick: bool, device: str) -> dict[str, tuple[Encoder, Sequence[float]]]:

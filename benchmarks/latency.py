@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow as pa
 from growth import as_table, drawn_rows, encoder_named
 
-from fairflows import Release
+from fairflows import FairTree, Release
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.stream.batches import encode_batch
@@ -32,7 +32,7 @@ WARM_UP = 20
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     name: lambda name=name: encoder_named(name, briefly=True)
     for name in ("FairTree", "FairCells", "FairMatching", "FairFlow", "Release", "one model")
-} | {"FairTree, whole rows": lambda: Release(FairTree(64))}
+} | {"FairTree, whole rows": lambda: Release(FairTree(), n_cells=64)}
 
 
 def main() -> None:

@@ -68,8 +68,11 @@ ENCODERS = {
     "tree": (FairTree(4), None),
     "cells": (FairCells(4, target=0.5, n_certify=20_000), None),
     "cells without the attribute": (FairCells(4, target=0.5, n_certify=20_000, attribute="training"), None),
-    "release": (Release(FairTree(4, identifier="name"), output="cell"), None),
-    "cross-fitted cells": (Release(FairCells(4, target=0.5, n_certify=20_000, identifier="name"), output="cell"), None),
+    "release": (Release(FairTree(identifier="name"), n_cells=4, output="cell"), None),
+    "held-out cells": (
+        Release(FairCells(n_certify=20_000, identifier="name"), n_cells=4, target=0.5, output="cell"),
+        None,
+    ),
 }
 
 
@@ -156,22 +159,22 @@ def test_a_spline_keeps_its_halves_when_torch_draws_others(tmp_path, monkeypatch
 
 def test_column_types_are_saved_under_names_that_every_pandas_knows(tmp_path):
     """A model saved under pandas 3, where text is of the type "str", is loaded under pandas 2.3, and the reverse."""
-    text = ["a", "b", None] * 20
+    text = ["a", "b", None] * 40
     columns = {
         "inferred": pd.Series(text),
         "object": pd.Series(text, dtype=object),
         "string": pd.Series(text, dtype="string"),
         "category": pd.Series(text, dtype="category"),
         "category of string": pd.Series(text, dtype="string").astype("category"),
-        "whole": pd.Series([1, 2, None] * 20, dtype="Int64"),
-        "yes": pd.Series([True, False, None] * 20, dtype="boolean"),
-        "x": np.linspace(0, 1, 60),
-        "day": pd.date_range("2020-01-01", periods=60),
-        "hour": pd.date_range("2020-01-01", periods=60, freq="h", tz="Europe/Berlin"),
-        "lasts": pd.to_timedelta(range(60), unit="min"),
+        "whole": pd.Series([1, 2, None] * 40, dtype="Int64"),
+        "yes": pd.Series([True, False, None] * 40, dtype="boolean"),
+        "x": np.linspace(0, 1, 120),
+        "day": pd.date_range("2020-01-01", periods=120),
+        "hour": pd.date_range("2020-01-01", periods=120, freq="h", tz="Europe/Berlin"),
+        "lasts": pd.to_timedelta(range(120), unit="min"),
     }
-    table = Table(pd.DataFrame(columns), sensitive=["f", "m"] * 30, label=[0, 0, 1] * 20)
-    save(Release(FairTree(n_cells=2)).fit(table), tmp_path / "model")
+    table = Table(pd.DataFrame(columns), sensitive=["f", "m"] * 60, label=[0, 0, 1] * 40)
+    save(Release(n_cells=2).fit(table), tmp_path / "model")
     names = {
         value["text"] for kind in ("type", "pandas type") for value in saved_values(tmp_path / "model", "kind", kind)
     }

@@ -25,7 +25,6 @@ from fairflows.release.released_table import count_cells
 from fairflows.table.table import Table
 
 MEASURES = ("delta", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
-_N_CELLS = (2, 4, 8, 16, 32, 64)
 _N_DRAWS = 10_000  # from each group that Δ is estimated from, with a standard error below 0.005
 
 
@@ -72,27 +71,10 @@ class Frontier:
             No model meets the target; the message says how close one comes.
         """
         delta = self.measured["delta"]
-        place = most_useful_within(delta, self._use(), target)
+        place = most_useful_within(delta, self.measured.get("accuracy", delta), target)
         if place is None:
             raise DataError(f"No model of the frontier has target = {target}; the closest has delta {delta.min():.3f}.")
         return self.encoders[place]
-
-    def best_for(self, target: float) -> int:
-        """Return the place of the most useful model whose Δ is at most the target, else of the one that comes closest.
-
-        Models are ranked by accuracy, or without a label by the number of their cells.
-        """
-        delta, use = self.measured["delta"], self._use()
-        if not delta.notna().any():
-            raise DataError("No model could be trained: all of them diverged.")
-        place = most_useful_within(delta, use, target)
-        return int(np.lexsort([-use, delta])[0]) if place is None else place
-
-    def _use(self) -> pd.Series:
-        for measure in ("accuracy", "n_cells"):
-            if measure in self.measured:
-                return self.measured[measure]
-        return self.measured["delta"]
 
     def __repr__(self) -> str:
         diverged = int(self.measured["delta"].isna().sum())
@@ -243,14 +225,12 @@ def _model_distance(law: LatentLaw | None, n_groups: int) -> float:
     return statistical_distance(law.log_density_table(affordable_draws(_N_DRAWS, n_groups), CHOOSING))
 
 
-def check_target(target: float, certifying: Table | None, delta: float) -> None:
+def check_target(target: float, certifying: Table, delta: float) -> None:
     """Raise if a target is not in (0, 1], or if it cannot be certified with so few persons."""
     if not 0 < target <= 1:
         raise DataError(f"target must be in (0, 1]; got {target!r}.")
     if target == 1:
         warn_user("Every release meets a distance of 1, also one that gives the group away: set a smaller target.")
-    if certifying is None:  # a latent, which its own densities vouch for
-        return
     sizes = certifying.one_row_per_person(0).group_sizes(certifying.groups).tolist()
     n = dict(zip(map(str, certifying.groups), sizes, strict=True))
     check_reachable(n, delta_of_look(delta, 1), target=target)

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from fairflows import DataError
-from fairflows.bounds import shared_table
-from fairflows.bounds.shared_table import (
-    drawn_rates_upper_bound,
-    known_share_distance,
-    most_cells_known_half,
-    table_distance,
-)
+from fairflows.bounds.shared_table import drawn_rates_upper_bound, known_share_distance, table_distance
 
 
 def test_the_best_rule_on_cells_attains_the_distance():
@@ -121,16 +115,6 @@ def test_persons_with_several_rows_count_as_persons():
     counts = np.array([[400] * 16, [400] * 16])
     by_rows, by_persons = (known_share_distance(counts, 0.5, n)[0] for n in (None, [1600, 1600]))
     assert by_persons == pytest.approx(2 * by_rows, rel=0.02)
-
-
-@pytest.mark.parametrize(("sizes", "cells"), [([1333, 667], 16), ([467, 233], 3), ([3333] * 3, 72), ([170, 170], 0)])
-def test_the_number_of_cells_by_half_known_is_the_largest_within_the_target(sizes, cells):
-    assert most_cells_known_half(sizes, 0.1) == cells
-    for k, compared in ((cells, np.less), (cells + 1, np.greater)):
-        if k >= 2:
-            even = np.stack([np.diff(np.arange(k + 1) * n // k) for n in sizes])
-            assert compared(known_share_distance(even, 0.5)[1], 0.1 * (1.005 if k == cells else 0.995))
-    assert most_cells_known_half([20, 20], 0.1) == most_cells_known_half([20, 0], 0.1) == 0
 
 
 def test_huge_counts_take_no_time():

@@ -35,7 +35,7 @@ TAKE_GAPS = {
     "flow": lambda **s: FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1), **s),
     "matching": lambda **s: FairMatching(density="counts", **s),
     "tree": lambda **s: FairTree(4, **s),
-    "crossed tree": lambda **s: Release(FairTree(4, **s), output="cell"),
+    "tree cut twice": lambda **s: Release(FairTree(**s), n_cells=4, output="cell"),
 }
 
 

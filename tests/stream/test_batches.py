@@ -37,11 +37,11 @@ MODELS = {
     "flow": (lambda: ff.FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1)), ["age", "income"]),
     "matching": (lambda: ff.FairMatching(0.5, density="counts"), ["town", "owns"]),
     "cells": (lambda: ff.FairCells(n_cells=4, target=0.5, n_bins=16), FEATURES),
-    "crossed cells": (lambda: ff.Release(ff.FairTree(n_cells=4), output="cell"), FEATURES),
-    "rows": (lambda: ff.Release(ff.FairTree(n_cells=4)), FEATURES),
-    "crossed rows": (lambda: ff.Release(ff.FairTree(n_cells=4)), FEATURES),
+    "released cells": (lambda: ff.Release(n_cells=4, output="cell"), FEATURES),
+    "released rows": (lambda: ff.Release(n_cells=4), FEATURES),
+    "rows of held-out cells": (lambda: ff.Release(ff.FairCells(n_bins=16), n_cells=4, target=0.5), FEATURES),
 }
-DRAWN = {"rows", "crossed rows"}
+DRAWN = {"released rows", "rows of held-out cells"}
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_what_is_missing_or_written_twice_is_refused(models):
         ff.encode_batch(models["flow"], batch, precision="half", **ROLES)
 
 
-@pytest.mark.parametrize("name", ["flow", "cells", "crossed rows"])
+@pytest.mark.parametrize("name", ["flow", "cells", "released rows"])
 def test_a_worker_encodes_only_with_the_key_that_was_sent_along(name, models):
     batch, roles = arrow(rows()), {"sensitive": "sex", "identifier": "person"}
     sent = pickle.loads(pickle.dumps(models[name]))

@@ -51,6 +51,7 @@ def as_a_reader_sees_it(frame):
     return frame.assign(flag=frame["flag"] == "true", code=frame["code"].astype(int))
 
 
+@pytest.mark.filterwarnings("ignore:The rows name no persons")
 @pytest.mark.parametrize("wrap", [lambda encoder: encoder, lambda encoder: Release(encoder, n_cells=4, output="cell")])
 def test_a_csv_file_without_the_rare_words_is_encoded_as_the_text_it_holds(wrap, later, tmp_path):
     model = fitted(wrap)

@@ -16,7 +16,6 @@ from scipy.spatial import KDTree
 
 import fairflows as ff  # its parts are imported by those tests that use them: a process that is killed needs no torch
 from fairflows import DataError, FairMatching, Release, Table, decode_file, encode_file, load, save
-from fairflows.paper.baselines import RawFeatures
 from fairflows.stream import files
 from fairflows.stream.files import shuffled, write_table
 from processes import start
@@ -195,10 +194,8 @@ def test_other_refusals(frame, flow, tmp_path):
         encode_file(flow, source, tmp_path / "no" / "z.csv", sensitive="sex", identifier="person")
     with pytest.raises(ValueError, match="precision must be"):
         encode_file(flow, source, tmp_path / "z.csv", sensitive="sex", precision="half")
-    rows = flow.read(frame[FEATURES].set_index(pd.Index(frame["person"])), frame["sex"])
-    release = Release(RawFeatures(), n_cells=2, output="cell").fit_around(
-        flow, rows, flow.encode(rows), frame["repaid"]
-    )
+    table = Table(frame[[*FEATURES, "sex", "repaid", "person"]], sensitive="sex", label="repaid", identifier="person")
+    release = Release.around(flow, table, n_cells=2, output="cell")
     encode_file(release, source, tmp_path / "cells.parquet", sensitive="sex", identifier="person")
     assert set(pd.read_parquet(tmp_path / "cells.parquet")["cell"]) == {0, 1}
     with pytest.raises(DataError, match="cannot be decoded"):

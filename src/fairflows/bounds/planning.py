@@ -72,7 +72,7 @@ def plan_cells(
     --------
     >>> plan = plan_cells([6667, 3333], 0.1, 0.01)
     >>> plan.n_cells, plan.population < 0.1
-    (39, True)
+    (42, True)
     >>> plan_cells([200, 100], None, 0.01).target
     0.3
     """

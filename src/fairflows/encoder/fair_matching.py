@@ -19,14 +19,14 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.codec import CellCodec, one_hot
+from fairflows.codec import BinLevels, CellCodec, one_hot
 from fairflows.density.cell_counts import CellCounts, CellDensity, SmoothedCounts
 from fairflows.encoder.base import EncodedColumns, Encoder, IntArray, LatentLaw, Traits, as_input_type, label_values
 from fairflows.encoder.label import LabelsLike
 from fairflows.encoder.rows import FloatArray, Groups, Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_count, check_share
 from fairflows.table.columns import Schema
-from fairflows.table.domain import Levels
+from fairflows.table.domain import Domain, Levels
 from fairflows.table.frames import Frame, TableLike
 from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.persons import Persons
@@ -115,6 +115,9 @@ class FairMatching(Encoder):
         label = rows.label_with_classes("FairMatching")
         y = None if label is None else label.values
         self.model_, self.held_out_log_likelihood_ = _fit_cell_model(self, rows, y)
+        # A number that is a level of its own is unknown where training did not have it.
+        levels = {n: part for n, part in self.model_.codec.levels_.items() if not isinstance(part, BinLevels)}
+        self.domain_ = Domain({**rows.domain.columns, **levels})
         log_p, scores = self.model_.log_p, self.model_.scores
         reference = log_p[np.bincount(rows.group).argmax()]
         self.matched_ = self.split_ = np.stack([sort_and_match(reference, of_group) for of_group in log_p])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,11 +18,11 @@ from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.matched_tree import TreeStructure, cut
 from fairflows.encoder.rows import Rows, TrainingRows, find_persons
 from fairflows.exceptions import DataError, warn_user
-from fairflows.release.arguments import FitArguments
+from fairflows.release.fit_arguments import FitArguments
 from fairflows.release.partitions import TreePartition
 from fairflows.release.released_table import count_cells
 from fairflows.table.columns import places_in, shown
-from fairflows.table.domain import Levels
+from fairflows.table.domain import Domain, Levels, Seen, take
 from fairflows.table.keys import content_hashes
 from fairflows.table.persons import Persons, Places, check_most_rows
 from fairflows.table.table import Table
@@ -73,9 +73,15 @@ def unfitted_encoder(release: Release, given: FitArguments) -> Encoder:
             )
         if own not in (None, "auto"):
             encoder.set_params(**{name: own})
-    if settings.get("kinds", 0) is None and isinstance(given.X, Table):
-        encoder.set_params(kinds=given.X.declared_kinds or None)
+    if "kinds" in settings:
+        encoder.set_params(kinds=declared_kinds(encoder, given))
     return encoder
+
+
+def declared_kinds(encoder: Encoder, given: FitArguments) -> Mapping[Any, str] | None:
+    """Return the kinds of columns that the encoder declares, else those that the table declares."""
+    of_table = given.X.declared_kinds if isinstance(given.X, Table) else None
+    return encoder.get_params(deep=False).get("kinds") or of_table or None
 
 
 # One structure, two cuts ---------------------------------------------------------------------------------------------
@@ -181,8 +187,11 @@ def fit_held_out(release: Release, encoder: Encoder, given: FitArguments) -> Fit
     persons = find_persons(encoder, given.X, given.frame, needed=True)
     fitted, held_out = _divided(persons, release.random_state)
     if not (len(fitted) and len(held_out)):
-        raise DataError(f"Persons to fit to and persons to count are needed; {persons.n} are too few.")
+        raise DataError(f"Found a table with {persons.n} sample(s): some persons are fitted to, and others counted.")
     part = given.take(fitted)
+    if not isinstance(given.X, np.ndarray):
+        domain, codes = Domain.of(given.frame)
+        Seen.of(domain, take(codes, fitted)).check_texts(domain, declared_kinds(encoder, given) or ())
     settings = encoder.get_params(deep=False)
     if settings.get("n_certify", 0) is None:
         encoder.set_params(n_certify=max(2, len(np.unique(persons.codes[held_out]))))
@@ -195,7 +204,8 @@ def fit_held_out(release: Release, encoder: Encoder, given: FitArguments) -> Fit
     Z_fitted = None if Z is None else Z.iloc[fitted]
     partition, n_cells = cells_of_encoder(release, encoder, Z_fitted, part.labels)
     cells = encoder.cells(rows) if partition is None else partition.cells(Z)
-    shape, laws = (len(encoder.groups_), n_cells), {"row": rows.independent(held_out, most, release.random_state)}
+    shape = max(len(encoder.groups_), 1), n_cells
+    laws = {"row": rows.independent(held_out, most, release.random_state)}
     if most > 1:
         contents = content_hashes(rows.X.iloc[held_out], b"cells")
         laws["person"] = held_out[named.take(held_out).one_row_each(contents, release.random_state)]

@@ -31,8 +31,15 @@ from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.label import Label, LabelsLike, known_label
 from fairflows.encoder.rows import FRESH_COINS, Rows, RowsLike
 from fairflows.exceptions import DataError, check_choice, check_count, warn_user
-from fairflows.release.arguments import FitArguments
-from fairflows.release.fitted_cells import FittedCells, cells_of_encoder, fit_held_out, fit_tree, unfitted_encoder
+from fairflows.release.fit_arguments import FitArguments
+from fairflows.release.fitted_cells import (
+    FittedCells,
+    cells_of_encoder,
+    declared_kinds,
+    fit_held_out,
+    fit_tree,
+    unfitted_encoder,
+)
 from fairflows.release.partitions import TreePartition
 from fairflows.release.released_table import ReleasedTable
 from fairflows.release.row_law import RowLaw
@@ -281,7 +288,7 @@ class Release(TransformerMixin, BaseEstimator):
             found.n_cells,
             columns if labels else None,
             persons=who,
-            kinds=found.encoder.get_params(deep=False).get("kinds"),
+            kinds=declared_kinds(found.encoder, given),
             rules=self.rules,
             derive=self.derive,
             label_place=given.label_place,
@@ -346,7 +353,8 @@ class Release(TransformerMixin, BaseEstimator):
                 )
             part = rows if len(new) == len(found) else rows.take(new)
             if not part.persons.named:
-                warn_user(f"{FRESH_COINS} Rows that the release was fitted to are not covered.")
+                unnamed = FRESH_COINS if self.encoder_.traits.randomised else "The rows name no persons."
+                warn_user(f"{unnamed} Rows that the release was fitted to are not covered.")
                 part = replace(part, persons=Persons.newly_named(len(new)))
             found[new] = self._encoded_cells(part)
         if len(new) < len(found):

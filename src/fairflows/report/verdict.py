@@ -163,7 +163,7 @@ def _planned(plan: Any) -> str:
     if plan is None:
         return "still nothing"
     to_come = "" if plan.population is None else f", persons to come Δ ≤ {at_most(plan.population)}"
-    return f"target {plan.target:g} with {plan.in_all} cells{to_come}"
+    return f"target {plan.target:g} with {plan.n_cells} cells{to_come}"
 
 
 def leaving_out_would_do(c: Certificate, before: dict[str, Any] | None) -> list[str]:

@@ -59,7 +59,7 @@ UNKNOWN: tuple[Reason, ...] = ("unseen", "missing")
 """The reasons for which a value cannot be brought back into a domain."""
 _SAID: dict[Reason, str] = {
     "beyond": "Values outside the training range, as in another unit",
-    "off grid": "Values between the points of the training grid, rounded to them",
+    "off grid": "Values between the points of the training grid, to which flows round them",
     "unseen": "Categories that the training rows did not have, treated alike in every group",
     "missing": "Values that are missing where none was in training, treated alike in every group",
 }
@@ -146,6 +146,7 @@ class Numbers:
 
     holds: Literal["numbers", "times"]
     grid: Grid | None  # that the training values lie on; None for a continuous column
+    unit: str | None  # of the grid of times
     has_missing: bool  # whether a training value was missing
     low: float
     high: float
@@ -159,7 +160,8 @@ class Numbers:
         grid = find_grid(numbers(column.dropna())) if len(known) and not is_continuous else None
         low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
         holds: Literal["numbers", "times"] = "times" if is_time(column.dtype) else "numbers"
-        return cls(holds, grid, len(known) < len(values), low, high, len(known)), values
+        unit = np.datetime_data(numbers(column[:0]).dtype)[0] if holds == "times" else None
+        return cls(holds, grid, unit, len(known) < len(values), low, high, len(known)), values
 
     def read(self, name: str, column: pd.Series) -> tuple[FloatArray, dict[Reason, BoolArray]]:
         """Return the values of a column, NaN where one is missing, and the rows with values outside the domain."""
@@ -168,15 +170,21 @@ class Numbers:
         values = _doubles(column)
         is_missing = np.isnan(values)
         outside: dict[Reason, BoolArray] = {} if self.has_missing else {"missing": is_missing}
-        if self.grid is not None and self.holds == "numbers":
+        if self.grid is not None:
             outside["off grid"] = np.zeros(len(values), dtype=bool)
-            outside["off grid"][~is_missing] = ~self.grid.index(numbers(column[~is_missing]))[1]
+            outside["off grid"][~is_missing] = ~self._is_on_grid(self.grid, numbers(column[~is_missing]))
         single = single_precision(values)  # as the training rows or these may have been held
         beyond = (single < single_precision(self.low)) | (single > single_precision(self.high))
         # Of n training rows and one more, each is the largest or the smallest with probability 2/(n + 1) at most.
         if self.n and beyond.any() and poisson.sf(beyond.sum() - 1, 2 * len(values) / (self.n + 1)) < _BY_CHANCE:
             outside["beyond"] = beyond
         return values, outside
+
+    def _is_on_grid(self, grid: Grid, known: npt.NDArray) -> BoolArray:
+        if self.unit is None:
+            return grid.index(known)[1]
+        in_unit = known.astype(f"{known.dtype.kind}8[{self.unit}]")
+        return grid.index(in_unit)[1] & (in_unit == known)
 
 
 def _doubles(column: pd.Series) -> FloatArray:
@@ -310,9 +318,13 @@ class Seen:
 
     def unknown(self, codes: Codes) -> BoolArray:
         """Return the rows with a value that was not seen."""
-        found = [~np.append(seen, False)[codes[name]] for name, seen in self.levels.items()]
-        found += [np.isnan(codes[name]) for name, had_gaps in self.gaps.items() if not had_gaps]
-        return np.any(found, axis=0)
+        unknown = np.zeros(len(next(iter(codes.values()))), dtype=bool)
+        for name, seen in self.levels.items():
+            unknown |= ~np.append(seen, False)[codes[name]]
+        for name, had_gaps in self.gaps.items():
+            if not had_gaps:
+                unknown |= np.isnan(codes[name])
+        return unknown
 
     def check_texts(self, domain: Domain, stated: Collection[str]) -> None:
         """Raise where the texts that were seen all read as numbers, truth values or days, and others do not.

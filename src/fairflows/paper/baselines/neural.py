@@ -290,7 +290,7 @@ class NeuralBaseline(Encoder):
         x = torch.as_tensor(scaled, dtype=torch.float32)
         if not self.traits.needs_attribute:
             return x
-        return torch.cat([x, indicators(torch.as_tensor(rows.group), len(self.groups_))], dim=1)
+        return torch.cat([x, indicators(torch.as_tensor(rows.encoding_group), len(self.groups_))], dim=1)
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Return z of every row."""
