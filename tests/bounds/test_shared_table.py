@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fairflows import DataError
+from fairflows.bounds import shared_table
 from fairflows.bounds.shared_table import drawn_rates_upper_bound, known_share_distance, table_distance
 
 
