@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow as pa
 from growth import as_table, drawn_rows, encoder_named
 
-from fairflows import FairTree, Release
+from fairflows import Release
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.stream.batches import encode_batch
