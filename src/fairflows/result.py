@@ -33,7 +33,7 @@ from fairflows.stream.batches import Found, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
-from fairflows.table.json_text import read_as, read_document, stated_fields
+from fairflows.table.json_text import read_as, read_document
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
 from fairflows.worth import Usefulness
@@ -283,11 +283,11 @@ def check_place(out: Path, source: Path | None = None, *, replace: bool) -> None
 def read_run(out: Path) -> Run:
     """Read how the table of an earlier result was read."""
     run = read_document(out, RUN, "result of `fairflows share`", FORMAT)
+    del run["format"]
     try:
-        found: Run = read_as({name: run[name] for name in stated_fields(Run) if name in run}, Run)
+        return read_as(run, Run)
     except ValueError as error:
         raise DataError(f"{out / RUN}: the file is damaged: {error}") from None
-    return found
 
 
 def certified_part(table: Table, run: Run, certificate: Certificate) -> Table:

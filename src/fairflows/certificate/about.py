@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from fairflows.exceptions import DataError
-from fairflows.table.json_text import read_as, read_text, stated_fields
+from fairflows.table.json_text import read_as, read_text
 
 UNTIL_REFUTED = "until refuted"
 
@@ -84,15 +84,11 @@ class About:
             raise DataError(f"{path}: is not TOML: {error}.") from None
         if isinstance(values.get("valid_until"), date):  # as TOML writes days
             values["valid_until"] = values["valid_until"].isoformat()
-        known: type = cls
-        for name in values:
-            if name not in stated_fields(known):
-                raise DataError(f"{path}: has no key {name!r}; it may have {', '.join(stated_fields(known))}.")
         try:
-            found: About = read_as(values, cls)
+            return read_as(values, cls)
         except ValueError as error:
-            raise DataError(f"{path}: {error}") from None
-        return found
+            known = ", ".join(f.name for f in fields(cls))
+            raise DataError(f"{path}: {error} The file may state {known}.") from None
 
     @property
     def lines(self) -> list[tuple[str, str]]:
