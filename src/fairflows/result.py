@@ -9,9 +9,10 @@ import warnings
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replace_
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pandas as pd
+from msgspec import Meta
 
 from fairflows.attack.auditing import Audit
 from fairflows.certificate.certificate import Certificate, status_of
@@ -49,7 +50,7 @@ _FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", *_REPORTS, *
 class Run:
     """How the table of a result was read, for later files."""
 
-    sensitive: list[str]
+    sensitive: Annotated[list[str], Meta(min_length=1)]
     label: list[str] = field(default_factory=list)
     identifier: str | None = None
     time_formats: dict[str, str] = field(default_factory=dict)
@@ -58,10 +59,6 @@ class Run:
     grouping: Grouping | None = None
     rows: int
     random_state: int
-
-    def __post_init__(self) -> None:
-        if not self.sensitive:
-            raise ValueError("a run cannot state sensitive = [].")
 
     @classmethod
     def of(cls, table: Table, random_state: int) -> Run:

@@ -196,7 +196,7 @@ def test_fields_that_no_certificate_has_are_refused_wherever_they_are(certificat
         with_statement(values, 1, better=0),
         {**values, "assumptions": [{"key": "", "text": "", "better": 0}]},
     ):
-        with pytest.raises(ValueError, match="a certificate has no field 'better'"):
+        with pytest.raises(ValueError, match=r"a certificate has no field '[a-z.]*better'"):
             Certificate.from_json(json.dumps(changed))
 
 

@@ -59,11 +59,13 @@ class About:
     def __post_init__(self) -> None:
         if self.valid_until != UNTIL_REFUTED:
             try:
-                date.fromisoformat(self.valid_until)
+                is_day = date.fromisoformat(self.valid_until).isoformat() == self.valid_until
             except ValueError:
+                is_day = False
+            if not is_day:
                 raise DataError(
                     f"valid_until must be a day such as 2027-12-31, or {UNTIL_REFUTED!r}; got {self.valid_until!r}."
-                ) from None
+                )
 
     @classmethod
     def read(cls, path: str | Path) -> About:
@@ -85,10 +87,10 @@ class About:
         if isinstance(values.get("valid_until"), date):  # as TOML writes days
             values["valid_until"] = values["valid_until"].isoformat()
         try:
-            return read_as(values, cls)
+            return read_as(values, cls, "the file")
         except ValueError as error:
             known = ", ".join(f.name for f in fields(cls))
-            raise DataError(f"{path}: {error} The file may state {known}.") from None
+            raise DataError(f"{path}: {error} It may state {known}.") from None
 
     @property
     def lines(self) -> list[tuple[str, str]]:

@@ -94,12 +94,13 @@ def _with_names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def read_as(value: object, kind: type[T], *, hidden: Collection[str] = ()) -> T:
+def read_as(value: object, kind: type[T], what: str = "", *, hidden: Collection[str] = ()) -> T:
     """Convert a value from JSON to a dataclass, whose annotations are the rules of its fields.
 
-    Raise a `ValueError` that names the field, what came, and the rule. JSON does not state the `hidden` fields.
+    Raise a `ValueError` that names the field, what came, and the rule. `what` is the name of the value in messages, by
+    default that of its class. JSON does not state the `hidden` fields.
     """
-    what = f"a {re.sub('(?<=[a-z])(?=[A-Z])', ' ', kind.__name__).lower()}"
+    what = what or f"a {re.sub('(?<=[a-z])(?=[A-Z])', ' ', kind.__name__).lower()}"
     try:
         found = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -108,7 +109,7 @@ def read_as(value: object, kind: type[T], *, hidden: Collection[str] = ()) -> T:
         raise ValueError(f"{what} cannot{said}: {rule[0].lower()}{rule[1:].rstrip('.')}.") from None
     stated = {name: item for name, item in msgspec.to_builtins(found).items() if name not in hidden}
     for name in _unknown(value, stated):
-        raise ValueError(f"{what} has no field {name!r:.40}.")
+        raise ValueError(f"{what} has no field {name!r:.80}.")
     return found
 
 
@@ -123,7 +124,7 @@ def _unknown(value: Any, stated: Any) -> Iterator[str]:
     """Yield the names in a value that its type does not have, and that `msgspec` leaves out."""
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _unknown(item, stated[name]) if name in stated else [name]
+            yield from [f"{name}.{below}" for below in _unknown(item, stated[name])] if name in stated else [name]
     elif isinstance(value, list):
         for pair in zip(value, stated, strict=True):
             yield from _unknown(*pair)
