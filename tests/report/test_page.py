@@ -71,7 +71,9 @@ def contents(name="town", **values):
         "made": "2026-01-01",
         "certificate": certificate(
             n={name: 900, "m": 1100}, assumptions=[{"key": "noise", "text": name}], counts=counts(name),
-            released_files={name: name}
+            released_files={name: name}, labels=[name], sensitive=[name],
+            about={"issuer": name, "contact": name, "purpose": name, "recipient": name,
+                   "population": {"period": name, "place": name, "frame": name}},
         ),
         "audit": {
             "best": "boosted trees", "delta": 0.05, "n": {name: 900, "m": 1100},
@@ -153,6 +155,40 @@ def test_a_public_report_shows_no_range_of_a_column(page, public_page):
     assert "internal</span>" in page
     assert "<th>range</th>" not in public_page
     assert "internal</span>" not in public_page
+
+
+ABOUT = {
+    "issuer": "Office of Statistics", "contact": "data@office.example", "purpose": "teaching",
+    "recipient": "students, who know nobody in it", "valid_until": "2027-12-31",
+    "population": {"period": "2024", "place": "Ulm", "frame": "the register"},
+}  # fmt: skip
+
+
+def first_box(made):
+    return re.search(r'<div class="verdict">(.*?)</div>', made, re.DOTALL)[1]
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_the_first_box_says_who_issues_it_for_what_and_until_when(public):
+    stated = certificate(n={"town": 900, "m": 1100}, about=ABOUT)
+    lines = dict(
+        re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", first_box(Report(short(certificate=stated)).to_html(public=public)))
+    )
+    assert lines == {
+        "issued": "2026-03-01", "issuer": "Office of Statistics", "contact": "data@office.example",
+        "purpose": "teaching", "recipient": "students, who know nobody in it", "population": "2024, Ulm, the register",
+        "valid until": "2027-12-31",
+    }  # fmt: skip
+    bare = Report(short(certificate=certificate(n={"town": 900, "m": 1100}))).to_html(public=public)
+    lines = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", first_box(bare)))
+    assert lines == {"issued": "2026-03-01", "valid until": "until refuted"}, "what is not stated has no line"
+
+
+def test_the_headline_is_the_first_statement():
+    assert statement_rows(of_table())[0]["name"] == "This table"
+    made = Report(short(certificate={**of_table(n={"town": 900, "m": 1100}).to_dict()})).to_html()
+    names = re.findall(r'<th scope="row" class="keep">(.*?)</th>', made)
+    assert names == ["This table", "Persons to come"]
 
 
 def test_what_is_not_known_is_left_out():
@@ -307,9 +343,7 @@ def test_a_missed_target_names_the_group_and_what_each_remedy_gives():
 
 
 def test_it_is_said_where_leaving_the_column_out_would_do():
-    assert (
-        "Leaving out the column sex would do" in leaving_out_would_do(of_table(), {"balanced_accuracy": 0.515})[0]
-    )
+    assert "Leaving out the column sex would do" in leaving_out_would_do(of_table(), {"balanced_accuracy": 0.515})[0]
     assert "right about 51.5 % of the time" in leaving_out_would_do(of_table(), {"balanced_accuracy": 0.515})[0]
     assert leaving_out_would_do(of_table(), {"balanced_accuracy": 0.85}) == []
     assert leaving_out_would_do(of_table(), None) == []

@@ -406,9 +406,7 @@ def _look(case: Case) -> tuple[int, list[Look]]:
 
 def request_of(looks: Looks, case: Case) -> str:
     """Hash all that the bounds on the true distribution depend on: neither the target nor the attack is among it."""
-    return looks.request(
-        case.name, case.fingerprint, case.released, case.labels, case.delta, case.seed, case.most_rows
-    )
+    return looks.request(case.name, case.fingerprint, case.released, case.labels, case.delta, case.seed, case.most_rows)
 
 
 def _check_attack(audit: Audit, case: Case) -> None:
