@@ -9,9 +9,10 @@ import warnings
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replace_
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pandas as pd
+from msgspec import Meta
 
 from fairflows.attack.auditing import Audit
 from fairflows.certificate.certificate import Certificate, status_of
@@ -33,7 +34,7 @@ from fairflows.stream.batches import Found, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
-from fairflows.table.json_text import read_as, read_document, stated_fields
+from fairflows.table.json_text import read_as, read_document
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
 from fairflows.worth.usefulness import Usefulness
@@ -49,7 +50,7 @@ _FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", *_REPORTS, *
 class Run:
     """How the table of a result was read, for later files."""
 
-    sensitive: list[str]
+    sensitive: Annotated[list[str], Meta(min_length=1)]
     label: list[str] = field(default_factory=list)
     identifier: str | None = None
     time_formats: dict[str, str] = field(default_factory=dict)
@@ -58,10 +59,6 @@ class Run:
     grouping: Grouping | None = None
     rows: int
     random_state: int
-
-    def __post_init__(self) -> None:
-        if not self.sensitive:
-            raise ValueError("a run cannot state sensitive = [].")
 
     @classmethod
     def of(cls, table: Table, random_state: int) -> Run:
@@ -283,11 +280,11 @@ def check_place(out: Path, source: Path | None = None, *, replace: bool) -> None
 def read_run(out: Path) -> Run:
     """Read how the table of an earlier result was read."""
     run = read_document(out, RUN, "result of `fairflows share`", FORMAT)
+    del run["format"]
     try:
-        found: Run = read_as({name: run[name] for name in stated_fields(Run) if name in run}, Run)
+        return read_as(run, Run)
     except ValueError as error:
         raise DataError(f"{out / RUN}: the file is damaged: {error}") from None
-    return found
 
 
 def certified_part(table: Table, run: Run, certificate: Certificate) -> Table:

@@ -29,7 +29,8 @@ class Found:
 
     model: str
     rows: str = ""
-    released: tuple[str, ...] = ("cell",)
+    released: str = "cell"
+    labels: tuple[str, ...] = ()
     delta: float = 0.05
     attack_lower: float = 0.0
     best: str = "nobody"

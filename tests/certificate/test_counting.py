@@ -58,7 +58,7 @@ def test_a_target_or_an_attack_is_no_new_look(found):
 
 def test_each_new_look_at_the_same_persons_spends_its_share():
     model, rows = fitted(), people(1)
-    settings = [{}, {"random_state": 1}, {"random_state": 2}, {"delta": 0.1}, {"released": ["cell", "label"]}]
+    settings = [{}, {"random_state": 1}, {"random_state": 2}, {"delta": 0.1}, {"with_labels": True}]
     looks = [certify(model, rows, **values) for values in settings]
     assert [c.look for c in looks] == [1, 2, 3, 4, 5]
     assert [c.headline.delta for c in looks[:3]] == [delta_of_look(0.01, j) for j in (1, 2, 3)]

@@ -108,7 +108,7 @@ def test_columns_may_have_any_name(fitted, name):
 
 def test_every_cell_of_a_partition_counts(fitted):
     model = copy.deepcopy(fitted["cells"])
-    model.models_[0].cut.tree.threshold[0] += 1e-9
+    model.partition_.tree.threshold[0] += 1e-9
     assert hash_of(model) != hash_of(fitted["cells"])
 
 

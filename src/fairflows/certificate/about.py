@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from fairflows.exceptions import DataError
-from fairflows.table.json_text import read_as, read_text, stated_fields
+from fairflows.table.json_text import read_as, read_text
 
 UNTIL_REFUTED = "until refuted"
 
@@ -59,11 +59,13 @@ class About:
     def __post_init__(self) -> None:
         if self.valid_until != UNTIL_REFUTED:
             try:
-                date.fromisoformat(self.valid_until)
+                is_day = date.fromisoformat(self.valid_until).isoformat() == self.valid_until
             except ValueError:
+                is_day = False
+            if not is_day:
                 raise DataError(
                     f"valid_until must be a day such as 2027-12-31, or {UNTIL_REFUTED!r}; got {self.valid_until!r}."
-                ) from None
+                )
 
     @classmethod
     def read(cls, path: str | Path) -> About:
@@ -84,15 +86,11 @@ class About:
             raise DataError(f"{path}: is not TOML: {error}.") from None
         if isinstance(values.get("valid_until"), date):  # as TOML writes days
             values["valid_until"] = values["valid_until"].isoformat()
-        known: type = cls
-        for name in values:
-            if name not in stated_fields(known):
-                raise DataError(f"{path}: has no key {name!r}; it may have {', '.join(stated_fields(known))}.")
         try:
-            found: About = read_as(values, cls)
+            return read_as(values, cls, "the file")
         except ValueError as error:
-            raise DataError(f"{path}: {error}") from None
-        return found
+            known = ", ".join(f.name for f in fields(cls))
+            raise DataError(f"{path}: {error} It may state {known}.") from None
 
     @property
     def lines(self) -> list[tuple[str, str]]:

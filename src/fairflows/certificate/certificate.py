@@ -6,17 +6,20 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+import msgspec
+from msgspec import Meta
 
 from fairflows.certificate.about import About
 from fairflows.certificate.digest import Contents
-from fairflows.certificate.statements import FOUND_BY, PROBABILITY, Law, Statement
+from fairflows.certificate.statements import FOUND_BY, Law, Probability, Statement
 from fairflows.certificate.statements import About as Subject
 from fairflows.display import html_card
 from fairflows.exceptions import DataError
 from fairflows.report.pictures import draw_certificate
 from fairflows.report.statement_words import ASSUMING, badge, heading, lines, meaning
-from fairflows.table.json_text import parse_json, read_as, read_text, stated_fields
+from fairflows.table.json_text import parse_json, read_as, read_text
 from fairflows.table.keys import Secret, fingerprint
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ FORMAT = 4
 
 Plain = str | int | float | list["Plain"] | dict[str, "Plain"] | None
 """What JSON holds."""
+
+HIDDEN = ("unchecked",)  # fields that are not part of the certificate itself
 
 Status = Literal["CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"]
 Released = Literal["row", "cell", "latent"]
@@ -125,27 +130,27 @@ class Certificate:
 
     status: Status
     statements: tuple[Statement, ...]
-    sensitive: tuple[str, ...]
+    sensitive: Annotated[tuple[str, ...], Meta(min_length=1)]
     released: Released
     unit: Literal["person", "row"]
-    issued: str
+    issued: Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\d$")]
     n: dict[str, int]
     delta: float
     assumptions: tuple[Assumption, ...]
     model: str
     rows: str
-    seed: int
-    n_draws: int
+    seed: Annotated[int, Meta(ge=0)]
+    n_draws: Annotated[int, Meta(ge=1)]
     versions: dict[str, str]
-    target: float | None = field(default=None, metadata=PROBABILITY)
+    target: Probability | None = None
     n_cells: int | None = None
     columns: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     about: About = field(default_factory=About)
-    previous: tuple[str, ...] = ()
-    most_rows: int = 1
-    look: int = 1
-    releases: int = 0
+    previous: tuple[Annotated[str, Meta(pattern="^[0-9a-f]{64}$")], ...] = ()
+    most_rows: Annotated[int, Meta(ge=1)] = 1
+    look: Annotated[int, Meta(ge=0)] = 1
+    releases: Annotated[int, Meta(ge=0)] = 0
     released_files: dict[str, str] = field(default_factory=dict)
     contents: Contents | None = None
     counted_file: str = ""
@@ -202,9 +207,8 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Plain]:
         """Return plain values, as JSON holds them."""
-        values = dict(vars(self))
-        del values["unchecked"]  # which is not part of it
-        return json.loads(json.dumps(values, default=vars))
+        values: dict[str, Plain] = msgspec.to_builtins(self)
+        return {name: value for name, value in values.items() if name not in HIDDEN}
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the certificate as JSON, which `from_json` reads back without loss."""
@@ -240,13 +244,7 @@ class Certificate:
     @classmethod
     def from_dict(cls, values: object) -> Self:
         """Read a certificate from the plain values of `to_dict`, unchecked. Raise a ValueError where it is none."""
-        found: Self = read_as(values, cls)
-        for part in (found, *found.statements):
-            kind: type = type(part)
-            for name, (f, _) in stated_fields(kind).items():
-                value = getattr(part, name)
-                if f.metadata.get("probability") and value is not None and not 0 <= value <= 1:
-                    raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.")
+        found = read_as(values, cls, hidden=HIDDEN)
         for statement in found.statements:
             if statement.by not in FOUND_BY[statement.about]:
                 said = f"{statement.about!r} by = {statement.by!r:.40}"
@@ -255,10 +253,6 @@ class Certificate:
                 raise ValueError(
                     f"a certificate cannot state {statement.about!r} of the group {statement.group!r:.40}."
                 )
-        least = {"most_rows": 1, "look": 0, "releases": 0, "seed": 0, "n_draws": 1}
-        for name, value in least.items():
-            if getattr(found, name) < value:
-                raise ValueError(f"a certificate cannot state {name} = {getattr(found, name)!r:.40}.")
         names = [statement.name for statement in found.statements]
         if len(names) != len(set(names)):
             raise ValueError("a certificate cannot state the same thing twice.")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -219,6 +219,15 @@ class Case:
         return dict(zip(self.groups, sizes.tolist(), strict=True))
 
     @property
+    def unit(self) -> Literal["person", "row"]:
+        """Whether the counted rows are known to be of different persons."""
+        if self.table is not None:
+            n_persons, n_rows = len(self.table.person), int(self.table.counts.sum())
+        else:
+            n_persons, n_rows = self.rows.persons.n if self.rows.persons.named else 0, len(self.rows)
+        return "person" if n_persons == n_rows else "row"
+
+    @property
     def n_cells(self) -> int | None:
         """Number of cells, or of pairs of cell and label, that can be released; None where none are certified."""
         if self.trees is not None:
@@ -234,13 +243,12 @@ class Case:
     def certificate(self, look: int, audit: Audit | None = None) -> Certificate:
         """Make the certificate of a given look, without recording it."""
         statements = tuple(statement.judged(self.target) for statement in self._statements(look, audit))
-        is_unit = self.rows.persons.named and self.rows.persons.n == len(self.rows)
         certificate = Certificate(
             status=status_of(statements, self.target),
             statements=statements,
             sensitive=tuple(self.rows.grouping.kinds),
             released=self.released,
-            unit="person" if is_unit else "row",
+            unit=self.unit,
             issued=datetime.now(UTC).date().isoformat(),
             about=self.about,
             labels=self.labels,
@@ -398,7 +406,7 @@ def _look(case: Case) -> tuple[int, list[Look]]:
 
 def request_of(looks: Looks, case: Case) -> str:
     """Hash all that the bounds on the true distribution depend on: neither the target nor the attack is among it."""
-    return looks.request(case.name, case.fingerprint, case.released, case.delta, case.seed, case.most_rows)
+    return looks.request(case.name, case.fingerprint, case.released, case.labels, case.delta, case.seed, case.most_rows)
 
 
 def _check_attack(audit: Audit, case: Case) -> None:

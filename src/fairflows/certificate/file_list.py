@@ -34,7 +34,7 @@ class FileList:
     def read(cls, path: Path) -> FileList:
         """Read the list in a file."""
         try:
-            found: FileList = read_as(parse_json(read_text(path)), cls)
+            found = read_as(parse_json(read_text(path)), cls)
         except ValueError as error:
             raise DataError(f"{path}: not a list of released files: {error}") from None
         if found.format != _FORMAT:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from msgspec import Meta
 
 from fairflows.bounds.arguments import FloatArray
 from fairflows.bounds.blocks import blocks_upper_bound
@@ -34,8 +35,8 @@ KNOWN_SHARES = (0.01, 0.1, 0.5)
 REFUTED_BELOW = 0.001
 """A p-value below it means that new persons contradict the law of blocks."""
 
-PROBABILITY = {"probability": True}
-"""Metadata of a field that holds a number between 0 and 1."""
+Probability = Annotated[float, Meta(ge=0, le=1)]
+"""A probability, or a distance Δ."""
 
 Blocks = dict[str, tuple[int, ...]]
 """For each group, the blocks of each cell. Their sum is the number of persons that the tree was cut at, plus one."""
@@ -132,15 +133,15 @@ class Statement:
     law: Law = "row"
     given: str | None = None
     group: str | None = None
-    distance: float = field(metadata=PROBABILITY)
-    observed: float | None = field(default=None, metadata=PROBABILITY)
-    delta: float = field(default=0.0, metadata=PROBABILITY)
+    distance: Probability
+    observed: Probability | None = None
+    delta: Probability = 0.0
     counts: CellCounts | None = None
     blocks: Blocks = field(default_factory=dict)
     known: dict[str, float] = field(default_factory=dict)
-    known_half: float | None = field(default=None, metadata=PROBABILITY)
+    known_half: Probability | None = None
     persons: dict[str, float] = field(default_factory=dict)
-    p_value: float | None = field(default=None, metadata=PROBABILITY)
+    p_value: Probability | None = None
     source: str = ""
     met: bool | None = None
 

@@ -138,8 +138,9 @@ def _differences(c: Certificate, model: Model, name: str, rows: Table) -> Iterat
         yield from _differences_in_looks(c, case)
     if case.table is not None and counts is not None and not np.array_equal(counts, case.table.counts):
         yield Difference("table row", "The cells of the table, counted again, are not those that were released.")
-    if case.table is not None and model.has_cut_at(rows) is False:
-        yield Difference("population row", "The thresholds for persons to come are not at the persons of the table.")
+    if case.table is not None and model.bound_follows_from(rows) is False:
+        text = "The thresholds, blocks or counts behind the bound on persons to come are not those of the table."
+        yield Difference("population row", text)
     trusted = [  # an attack is not run again: its numbers are taken as they are
         Statement(about=s.about, by=s.by, group=s.group, distance=s.distance, delta=s.delta, source=s.source)
         for s in c.statements

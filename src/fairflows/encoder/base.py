@@ -165,8 +165,8 @@ class Model(Protocol):
     def latent_law(self) -> LatentLaw | None:
         """Return the groups' laws of encoded rows; None without densities."""
 
-    def has_cut_at(self, table: Table) -> bool | None:
-        """Whether thresholds for persons to come are those of the persons of a release's table; None if unknown."""
+    def bound_follows_from(self, table: Table) -> bool | None:
+        """Whether what bounds persons to come follows again from a release's own table; None if nobody can tell."""
 
     def already_used(self, table: Table) -> int:
         """Count the persons of a table that certify nothing."""
@@ -383,7 +383,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """Whether a table is one that was released: that of an encoder never is."""
         return False
 
-    def has_cut_at(self, table: Table) -> bool | None:
+    def bound_follows_from(self, table: Table) -> bool | None:
         """Return None: only a release has a table."""
         return None
 

@@ -205,13 +205,19 @@ def fit_held_out(release: Release, encoder: Encoder, given: FitArguments) -> Fit
     partition, n_cells = cells_of_encoder(release, encoder, Z_fitted, part.labels)
     cells = encoder.cells(rows) if partition is None else partition.cells(Z)
     shape = max(len(encoder.groups_), 1), n_cells
-    laws = {"row": rows.independent(held_out, most, release.random_state)}
-    if most > 1:
-        contents = content_hashes(rows.X.iloc[held_out], b"cells")
-        laws["person"] = held_out[named.take(held_out).one_row_each(contents, release.random_state)]
+    laws = counted_rows(rows, held_out, most, release.random_state)
     counted = {law: count_cells(given.X, rows.group, cells, shape, places) for law, places in laws.items()}
     most_stated = most if persons.named else None
     return FittedCells(encoder, partition, n_cells, rows, persons.named, cells, most_stated, held_out=counted)
+
+
+def counted_rows(rows: Rows, held_out: Places, most: int, random_state: int) -> dict[str, Places]:
+    """Return the rows of held-out persons that count the cells: of the law of a random row, and of a random person."""
+    laws = {"row": rows.independent(held_out, most, random_state)}
+    if most > 1:
+        contents = content_hashes(rows.X.iloc[held_out], b"cells")
+        laws["person"] = held_out[rows.persons.take(held_out).one_row_each(contents, random_state)]
+    return laws
 
 
 def held_out_parts(table: Table, random_state: int) -> tuple[Places, Places]:

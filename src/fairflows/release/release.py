@@ -35,13 +35,15 @@ from fairflows.release.fit_arguments import FitArguments
 from fairflows.release.fitted_cells import (
     FittedCells,
     cells_of_encoder,
+    counted_rows,
     declared_kinds,
     fit_held_out,
     fit_tree,
+    held_out_parts,
     unfitted_encoder,
 )
 from fairflows.release.partitions import TreePartition
-from fairflows.release.released_table import ReleasedTable
+from fairflows.release.released_table import ReleasedTable, count_cells
 from fairflows.release.row_law import RowLaw
 from fairflows.release.score import cell_scores, releases_score
 from fairflows.table.frames import Frame, materialised
@@ -399,16 +401,34 @@ class Release(TransformerMixin, BaseEstimator):
         """Return the groups' laws of encoded rows, inside the cells, by the encoder's own densities."""
         return self.encoder_.latent_law()
 
-    def has_cut_at(self, table: Table) -> bool | None:
-        """Whether the thresholds for persons to come are those of the persons of its own table; None without names."""
-        tree = self.encoder_
-        if not table.persons.named or not self.traits.cut_twice or tree.tree_ is None:
+    def bound_follows_from(self, table: Table) -> bool | None:
+        """Whether thresholds and blocks, or held-out counts, follow again from its own table; None if nobody can tell.
+
+        That takes the names of persons, and for held-out counts one row of each.
+        """
+        if self.table_ is None or not table.persons.named:
             return None
-        rows = tree.read(table)
+        if self.traits.cut_twice:
+            return self._is_cut_at(self.encoder_.read(table))
+        if self.table_.counted_again(table, self.groups_, self.key_) is None:
+            return None
+        rows, cells = self.encoder_.read(table), self.table_.kept_cells(table.persons, self.key_)
+        held_out, shape = held_out_parts(table, self.random_state)[1], self.table_.counts.shape[1:]
+        laws = counted_rows(rows, held_out, self.most_rows_ or 1, self.random_state)
+        again = {law: count_cells(table, rows.group, cells, shape, places) for law, places in laws.items()}
+        return all(np.array_equal(again[law], counts) for law, counts in self.table_.held_out.items())
+
+    def _is_cut_at(self, rows: Rows) -> bool | None:
+        """Whether the population cut and its blocks are those of these rows; None without a population cut."""
+        tree, table = self.encoder_, self.table_
+        if tree.tree_ is None or table is None or table.blocks is None:
+            return None
         others = rows.split(1 - tree.calibration, self.random_state)[1]
-        at = rows.independent(others, self.most_rows_ or 1, self.random_state)
-        again = tree.cut_again(rows.take(at))
-        return np.array_equal(again.threshold, tree.tree_.threshold) and np.array_equal(again.coin, tree.tree_.coin)
+        at = rows.take(rows.independent(others, self.most_rows_ or 1, self.random_state))
+        again = tree.cut_again(at)
+        blocks = tree.structure_.blocks(np.bincount(at.group, minlength=len(self.groups_)))
+        pairs = (again.threshold, tree.tree_.threshold), (again.coin, tree.tree_.coin), (blocks, table.blocks)
+        return all(np.array_equal(*pair) for pair in pairs)
 
     @property
     def inner_encoder(self) -> Encoder:

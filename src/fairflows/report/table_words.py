@@ -41,11 +41,6 @@ def _to_know(shared: Shared) -> Iterator[str]:
     c = shared.certificate
     if c.look > 1:
         yield f"This is look {c.look} of these persons: the bound is wider than that of a first look would be."
-    if c.table_distance is None:
-        yield (
-            "The certificate covers persons who come later, but not the rows that the model was trained on or chosen "
-            "by, which are most of the table: encode others with it to share covered rows alone."
-        )
     if shared.audit is None:
         yield "Nothing was attacked or measured (quick=True, or too few persons): the statements hold without that."
     if shared.release.rules:
@@ -80,9 +75,6 @@ def guesses(shared: Shared) -> list[tuple[str, str]]:
     if c.cell_upper is not None:
         after, confidence = guess_of(c.cell_upper), f"{100 * (1 - c.delta):g} %"
         found.append(("to come", f"at most {after}, for anybody, of persons to come ({confidence} confidence)"))
-    elif table is None and c.model_upper is not None:
-        after = guess_of(c.model_upper)
-        found.append(("after", f"at most {after} if the estimated densities were the truth; nothing about the world"))
     if shared.audit is not None:
         reached = percent_at_least((1 + shared.audit.attack_lower) / 2)
         found.append(("tried", f"at least {reached}, reached by an actual attack ({shared.audit.best})"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairflows.bounds.planning import plan_cells
+from fairflows.bounds.planning import CellPlan, plan_cells
 from fairflows.bounds.shared_table import drawn_rates_upper_bound
 from fairflows.report.numbers import at_least, at_most, percent, percent_at_least, percent_at_most
 from fairflows.report.statement_words import STATEMENTS, guess_of, meaning
@@ -158,7 +158,7 @@ def remedies(c: Certificate) -> list[str]:
     return [*found, f"With four times as many persons: {_planned(plan)}."]
 
 
-def _planned(plan: Any) -> str:
+def _planned(plan: CellPlan | None) -> str:
     """Return the statements that a plan of cells allows, as a sentence."""
     if plan is None:
         return "still nothing"
