@@ -148,15 +148,15 @@ def few_trees():
 @pytest.fixture(scope="module")
 def few_measured():
     """What released rows still tell is measured on few of them, by few trees, where how much it is does not matter."""
-    from fairflows import worth
+    from fairflows.worth import label_worth, leakage, likeness
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worth, "_WORK", 0)
-        patch.setattr(worth, "_COMPARED", 300)
-        patch.setattr(worth, "_SETS", 5)
-        patch.setattr(worth, "_FEWEST_ROWS", 300)
-        patch.setitem(worth._BOOSTING, "max_iter", 5)
-        patch.setattr(worth, "_TREES", 2)
+        patch.setattr(leakage, "_WORK", 0)
+        patch.setattr(leakage, "_FEWEST_ROWS", 300)
+        patch.setattr(leakage, "_TREES", 2)
+        patch.setattr(likeness, "_COMPARED", 300)
+        patch.setattr(likeness, "_SETS", 5)
+        patch.setitem(label_worth.BOOSTING, "max_iter", 5)
         yield
 
 

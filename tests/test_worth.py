@@ -9,8 +9,9 @@ from known_encoders import FixedCells
 from sklearn.base import clone
 
 import fairflows as ff
-from fairflows import DataError, usefulness, worth
+from fairflows import DataError, usefulness
 from fairflows.paper.baselines import RawFeatures
+from fairflows.worth import likeness
 
 pytestmark = [
     pytest.mark.usefixtures("few_trees"),
@@ -165,8 +166,8 @@ def test_ranges_of_dates_begin_on_days_of_any_century(unit, first, last):
     ends = np.array([first, last], "datetime64[s]").astype(np.int64)
     seconds = pd.Series(np.linspace(*ends, 10_001).astype(np.int64))
     days = seconds.astype("datetime64[s]").astype(f"datetime64[{unit}]")
-    starts = worth._shape("day", days, days)["values"]
+    starts = likeness._shape("day", days, days)["values"]
     assert all(len(start) == 10 for start in starts)
     assert first < starts[0] < starts[-1] < last
-    lasts = worth._shape("stay", seconds.astype("timedelta64[s]"), seconds.astype("timedelta64[s]"))["values"]
+    lasts = likeness._shape("stay", seconds.astype("timedelta64[s]"), seconds.astype("timedelta64[s]"))["values"]
     assert all(" days" in value for value in lasts)

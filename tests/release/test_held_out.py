@@ -21,8 +21,8 @@ from fairflows.certificate.model_hash import model_hash
 from fairflows.encoder.base import CELL, Traits
 from fairflows.paper.baselines import RawFeatures
 from fairflows.release.fitted_cells import HELD_OUT, held_out_parts
+from fairflows.result import naming_released_file
 from fairflows.table.keys import Key
-from fairflows.workflow import naming_released_file
 
 pytestmark = [
     pytest.mark.usefixtures("few_trees", "few_measured"),
@@ -223,7 +223,7 @@ def test_a_receiver_compares_the_cells_of_a_file_with_the_counts(rows, tmp_path)
     shared = ff.Release(best_cells(), output="cell", **FOUR)
     cells = shared.fit_transform(single)
     cells.to_csv(file, index=False)
-    certificate = naming_released_file(ff.certify(shared, single), file, len(cells))
+    certificate = naming_released_file(ff.certify(shared, single), file, len(cells), {"cell": "whole numbers"})
     assert certificate.counted_file == "cells.csv"
     (tmp_path / "certificate.json").write_text(certificate.to_json())
     assert ff.check(tmp_path / "certificate.json", file)

@@ -23,7 +23,7 @@ class RowHashes:
     names: list[Hashable]  # the columns, labels last
     n_features: int  # how many of them are no labels
     factors: Hashes  # one for each column, from a secret key
-    rounded: frozenset[Hashable]  # computed numbers, which differ from those of the table in their last digits
+    rounded: list[Hashable]  # computed numbers, which differ from those of the table in their last digits
 
     @classmethod
     def of(
@@ -32,7 +32,7 @@ class RowHashes:
         """Hash these columns with a key."""
         names = sorted(columns, key=lambda name: (name in labels, str(name)))
         factors = keyed_hashes([f"column {d}" for d in range(len(names))], key, "row") | np.uint64(1)
-        return cls(names, sum(name not in labels for name in names), factors, frozenset(rounded))
+        return cls(names, sum(name not in labels for name in names), factors, list(rounded))
 
     def of_column(self, name: Hashable, column: pd.Series) -> Hashes:
         """Return a hash of each value of a column."""
