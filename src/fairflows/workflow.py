@@ -23,7 +23,7 @@ from fairflows.certificate.certify import Counted, certify
 from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
-from fairflows.certificate.releases import ReleasedRows, new_release, record_key
+from fairflows.certificate.releases import ReleasedRows, check_record, new_release, record_key
 from fairflows.display import html_card, say
 from fairflows.encoder.base import Encoder, in_single_precision, read_again
 from fairflows.encoder.fair_cells import FairCells
@@ -142,6 +142,7 @@ def share(
     """
     job = _Job(table, target, delta, method, output, spend, most_rows, rules, derive, score, random_state, quick)
     check_groups(table)
+    check_record()
     fitted = job.fit()
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
     measured, before, found, worth = fitted.measured, None, None, None

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairflows.certificate.file_list import file_sha256
-from fairflows.certificate.records import new_name, open_records, read_entry, write_entry
+from fairflows.certificate.records import RELEASES, new_name, open_records, read_entry, write_entry
 from fairflows.exceptions import warn_user
 from fairflows.table.keys import Hashes, Key, Secret, content_hashes, fingerprint, integers_as_text, keyed_hashes
 from fairflows.table.ledger import RowsSeen, is_part
@@ -38,7 +38,7 @@ from fairflows.table.persons import Persons
 Evidence = Literal["again", "perhaps", "none"]
 
 _FORMAT = 3
-_PART, _PENDING = "releases", ".pending"
+_PENDING = ".pending"
 _FACTS = ("named", "model", "number", "date", "file", "sha256")
 _SAMPLED = 2_000  # persons whose values are hashed one by one
 _FEWEST = 10  # rows that are evidence
@@ -137,7 +137,7 @@ def record_key() -> Key:
 
 def check_record() -> None:
     """Raise, before the work is done, if the record of releases cannot be read."""
-    with open_records(_PART) as (folder, key):
+    with open_records(RELEASES) as (folder, key):
         for _ in _recorded(folder, key):
             pass
 
@@ -164,7 +164,7 @@ def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: 
         yield 1
         return
     rows = ReleasedRows.joined(parts)
-    with open_records(_PART) as (folder, key):
+    with open_records(RELEASES) as (folder, key):
         if rows.record != _name_of(key):
             warn_user(
                 f"{folder}: the record of releases is another one than when these rows were read, so that this release "

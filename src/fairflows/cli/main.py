@@ -126,7 +126,6 @@ def share(
 
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
-    from fairflows.certificate.releases import check_record
     from fairflows.table.folders import locked
     from fairflows.table.prospects import find_problems
     from fairflows.table.reading import kind_of
@@ -134,7 +133,6 @@ def share(
     from fairflows.workflow import share as make
 
     check_place(out, file, replace=replace)
-    check_record()
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
     with locked(out, wait=False), stages():
         say(f"reading {file}")
