@@ -113,7 +113,8 @@ def test_the_parts_of_a_stream_are_one_table(tmp_path):
     parts = [
         ReleasedRows.of(X[i : i + 700], Persons.of(numbered(5000)[i : i + 700]), key, 5000) for i in range(0, 5000, 700)
     ]
-    with new_release(parts, "one", Path(__file__), tmp_path / "one.csv"):
+    (tmp_path / "one.csv").write_text("rows")
+    with new_release(parts, "one", tmp_path / "one.csv", tmp_path / "one.csv"):
         pass
     with pytest.warns(ff.DataWarning, match="released before"):
         assert release(X, numbered(5000), "two", tmp_path) == 2
@@ -138,6 +139,19 @@ def test_rows_that_another_record_hashed_are_spoken_of(tmp_path, monkeypatch):
     with pytest.warns(ff.DataWarning, match="is another one than when these rows were read"):  # noqa: SIM117
         with new_release([rows], "one", Path(__file__), tmp_path / "one.csv"):
             pass
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_what_is_interrupted_counts_where_the_file_lies_in_its_place(is_placed, tmp_path):
+    rows = ReleasedRows.of(features(900, 0), Persons.unnamed(900), record_key())
+    written, place = tmp_path / "written", tmp_path / "one.csv"
+    written.write_text("rows")
+    with contextlib.suppress(KeyboardInterrupt), new_release([rows], "one", written, place):
+        if is_placed:
+            written.rename(place)
+        raise KeyboardInterrupt
+    with pytest.warns(ff.DataWarning, match="before") if is_placed else contextlib.nullcontext():
+        assert release(features(900, 0), None, "two", tmp_path) == 1 + is_placed
 
 
 def release_and_die(folder, is_placed):

@@ -171,8 +171,7 @@ def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: 
                 "cannot be found again, and earlier ones are not known. Share the table anew."
             )
         for path in folder.glob(f"*{_PENDING}"):  # of a process that was killed: nobody else writes now
-            *_, place, sha256 = _read(path, key)[0]
-            _settle(path, is_placed=Path(place).is_file() and file_sha256(Path(place)) == sha256)
+            _settle(path, key)
         agreeing = [(entry, entry.evidence(rows)) for entry in _recorded(folder, key)]
         again, perhaps = (_dates(agreeing, model, evidence) for evidence in ("again", "perhaps"))
         _warn(again, perhaps)
@@ -181,10 +180,8 @@ def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: 
         pending = _begin(folder, key, rows, [model, number], written, file)
         try:
             yield number
-        except BaseException:
-            _settle(pending, is_placed=False)
-            raise
-        _settle(pending, is_placed=True)
+        finally:  # an error may come after the file has taken its place
+            _settle(pending, key)
 
 
 def _begin(folder: Path, key: Key, rows: ReleasedRows, facts: list[Any], written: Path, file: Path) -> Path:
@@ -230,8 +227,10 @@ def _warn(again: list[str], perhaps: list[str]) -> None:
         )
 
 
-def _settle(pending: Path, *, is_placed: bool) -> None:
-    if is_placed:
+def _settle(pending: Path, key: Key) -> None:
+    """Keep a pending entry if its file lies in its place, else remove it."""
+    *_, place, sha256 = _read(pending, key)[0]
+    if Path(place).is_file() and file_sha256(Path(place)) == sha256:
         pending.rename(pending.with_suffix(".npz"))
     else:
         pending.unlink()
