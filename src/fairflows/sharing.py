@@ -13,7 +13,7 @@ from fairflows.bounds.planning import TARGETS
 from fairflows.certificate.about import About
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import certify
-from fairflows.certificate.releases import ReleasedRows, record_key
+from fairflows.certificate.releases import ReleasedRows, check_record, record_key
 from fairflows.display import say
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
@@ -106,6 +106,7 @@ def share(
     """
     check_choice("method", method, get_args(Method))
     check_groups(table)
+    check_record()
     settings: dict[str, Any] = {"output": output, "delta": delta, "spend": spend, "most_rows": most_rows}
     settings |= {"rules": rules, "derive": derive, "with_score": score, "random_state": random_state}
     say("fitting the cells and the law of rows")

@@ -180,9 +180,7 @@ def test_files_of_another_format_or_key_are_refused(ledger_of_test, monkeypatch)
     with pytest.raises(DataError, match="key: the key is damaged: it must have 32 bytes; it has 7"):
         record()
     key.unlink()
-    with pytest.raises(
-        DataError, match="the key is missing, and without it no person in this record of looks is recognised"
-    ):
+    with pytest.raises(DataError, match="the key is missing, and without it no person in these records is recognised"):
         record()
     assert not key.exists(), "a new key would begin the count again"
     key.write_bytes(kept)

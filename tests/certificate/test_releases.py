@@ -1,16 +1,19 @@
 """The record of releases: a second release of rows is found, and unrelated tables are not taken for one."""
 
+import contextlib
 import os
+import random
 import signal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from damages import flipped
 from known_tables import people
 
 import fairflows as ff
-from fairflows.certificate.releases import ReleasedRows, new_release, record_key
+from fairflows.certificate.releases import ReleasedRows, check_record, new_release, record_key
 from fairflows.stream import files
 from fairflows.table import folders
 from fairflows.table.persons import Persons
@@ -110,7 +113,8 @@ def test_the_parts_of_a_stream_are_one_table(tmp_path):
     parts = [
         ReleasedRows.of(X[i : i + 700], Persons.of(numbered(5000)[i : i + 700]), key, 5000) for i in range(0, 5000, 700)
     ]
-    with new_release(parts, "one", Path(__file__), tmp_path / "one.csv"):
+    (tmp_path / "one.csv").write_text("rows")
+    with new_release(parts, "one", tmp_path / "one.csv", tmp_path / "one.csv"):
         pass
     with pytest.warns(ff.DataWarning, match="released before"):
         assert release(X, numbered(5000), "two", tmp_path) == 2
@@ -137,6 +141,19 @@ def test_rows_that_another_record_hashed_are_spoken_of(tmp_path, monkeypatch):
             pass
 
 
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_what_is_interrupted_counts_where_the_file_lies_in_its_place(is_placed, tmp_path):
+    rows = ReleasedRows.of(features(900, 0), Persons.unnamed(900), record_key())
+    written, place = tmp_path / "written", tmp_path / "one.csv"
+    written.write_text("rows")
+    with contextlib.suppress(KeyboardInterrupt), new_release([rows], "one", written, place):
+        if is_placed:
+            written.rename(place)
+        raise KeyboardInterrupt
+    with pytest.warns(ff.DataWarning, match="before") if is_placed else contextlib.nullcontext():
+        assert release(features(900, 0), None, "two", tmp_path) == 1 + is_placed
+
+
 def release_and_die(folder, is_placed):
     """Released rows, and a process that is killed before or after the file takes its place."""
     X = features(900, 0)
@@ -158,6 +175,26 @@ def test_a_process_that_is_killed_has_released_what_lies_in_its_place(is_placed,
         return
     with pytest.warns(ff.DataWarning, match="released before"):
         assert release(features(900, 0), None, "two", tmp_path) == 2
+
+
+def test_a_damaged_record_is_named_before_the_work(run, shared, tmp_path, ledger_of_test):
+    release(features(900, 0), None, "one", tmp_path)
+    (path,) = (ledger_of_test / "releases").glob("*.npz")
+    whole, rng = path.read_bytes(), random.Random(0)
+    for _ in range(200):
+        path.write_bytes(flipped(whole, rng))
+        with contextlib.suppress(ff.DataError):  # and no other error; bytes without meaning may change
+            check_record()
+    path.write_bytes(whole[:100])
+    people(900, 1).to_csv(tmp_path / "later.csv", index=False)
+    for words in (["encode", shared, tmp_path / "later.csv", "-o", tmp_path / "z.csv"],
+                  ["share", tmp_path / "later.csv", "--sensitive", "sex", "-o", tmp_path / "out"]):  # fmt: skip
+        err = run(*words, ends=2)[2]
+        assert f"{path.name}: cannot be read" in err
+        assert "fitting" not in err
+    path.write_bytes(whole)
+    (ledger_of_test / "key").unlink()
+    assert "the key is missing" in run(*words, ends=2)[2]
 
 
 def table(n=1200, seed=0):

@@ -1,6 +1,7 @@
 """check, as a receiver of files types it."""
 
 import json
+import os
 import re
 import shutil
 
@@ -125,3 +126,19 @@ def test_line_ends_inside_a_text_stay_inside(run, tmp_path):
     assert set(pd.read_csv(shared)["town"]) == set(frame["town"])
     assert len(pd.read_csv(shared)) == 1200
     run("check", tmp_path / "out", ends=0)
+
+
+def test_a_pipe_is_no_file(run, received):
+    """It waited for a writer, for ever."""
+    os.mkfifo(received / "pipe.csv")
+    for name in ("pipe.csv", "."):
+        err = run("check", received / "certificate.json", received / name, ends=2)[2]
+        assert "is a folder or a device, not a file" in err
+
+
+def test_a_spreadsheet_s_encodings_are_recognised(run, received):
+    """By Python, in no thread of Arrow: the process was aborted where Python had ended first."""
+    text = (received / "shared.csv").read_text(encoding="utf-8")
+    for encoding in ("utf-16", "cp1252", "utf-8-sig"):
+        (received / "mine.csv").write_bytes(text.replace(",", ";").encode(encoding))
+        run("check", received / "certificate.json", received / "mine.csv", ends=0)

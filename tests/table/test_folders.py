@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,24 @@ def test_a_full_disk_is_named_with_the_target(new, tmp_path):
     with pytest.raises(DataError, match=r"out: cannot be written: No space left on device\."), new(tmp_path / "out"):
         raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_folder_that_cannot_take_its_place_leaves_the_old_one_there(error, tmp_path, monkeypatch):
+    target, rename = tmp_path / "folder", Path.rename
+    with new_folder(target) as side:
+        fill(side, "old")
+
+    def failing(path, name):
+        if ".partial-" in path.name:
+            raise error
+        return rename(path, name)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises((DataError, KeyboardInterrupt)), new_folder(target) as side:
+        fill(side, "new")
+    assert contents(target) == {"a": "old", "b": "old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def in_another_process(code, *arguments):

@@ -75,6 +75,8 @@ def list_beside(certificate: Path) -> Path:
 
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes."""
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path}: is a folder or a device, not a file.")
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -17,7 +17,6 @@ import io
 import json
 import os
 import secrets
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -34,6 +33,9 @@ from fairflows.table.json_text import parse_json
 from fairflows.table.keys import KEY_BYTES, Hashes, Key, fingerprint, new_key
 
 ENVIRONMENT = "FAIRFLOWS_LEDGER"
+
+RELEASES = "releases"
+"""The part of the records that is about releases."""
 
 _KEY, _LOCK = "key", "lock"
 _PATIENCE = 10  # seconds of waiting for the lock before the user is told
@@ -88,7 +90,7 @@ def read_entry(
         if any(part.dtype != np.uint64 or part.ndim != 1 for part in hashes):
             raise ValueError("hashes are a list of 64-bit numbers")
         written = about["key"]
-    except (OSError, ValueError, KeyError, TypeError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile):
+    except Exception:  # a damaged archive of arrays raises errors of many classes
         raise DataError(
             f"{path}: cannot be read: the file is damaged, cut off, or another program's. It records {what}: restore "
             "it from a copy."
@@ -128,10 +130,10 @@ def _key_of(folder: Path) -> Key:
     path = folder / _KEY
     if not path.exists():
         others = sorted(other.name for other in folder.iterdir() if other.name != _LOCK)
-        if any(name.endswith(".npz") for name in others):
+        if any(name == RELEASES or name.endswith(".npz") for name in others):
             raise DataError(
-                f"{path}: the key is missing, and without it no person in this record of looks is recognised. Restore "
-                f"it, or let {ENVIRONMENT} name another folder."
+                f"{path}: the key is missing, and without it no person in these records is recognised. Restore it, or "
+                f"let {ENVIRONMENT} name another folder."
             )
         if others:
             raise DataError(

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairflows.certificate.file_list import file_sha256
-from fairflows.certificate.records import new_name, open_records, read_entry, write_entry
+from fairflows.certificate.records import RELEASES, new_name, open_records, read_entry, write_entry
 from fairflows.exceptions import warn_user
 from fairflows.table.keys import Hashes, Key, Secret, content_hashes, fingerprint, integers_as_text, keyed_hashes
 from fairflows.table.ledger import RowsSeen, is_part
@@ -38,7 +38,7 @@ from fairflows.table.persons import Persons
 Evidence = Literal["again", "perhaps", "none"]
 
 _FORMAT = 3
-_PART, _PENDING = "releases", ".pending"
+_PENDING = ".pending"
 _FACTS = ("named", "model", "number", "date", "file", "sha256")
 _SAMPLED = 2_000  # persons whose values are hashed one by one
 _FEWEST = 10  # rows that are evidence
@@ -137,7 +137,7 @@ def record_key() -> Key:
 
 def check_record() -> None:
     """Raise, before the work is done, if the record of releases cannot be read."""
-    with open_records(_PART) as (folder, key):
+    with open_records(RELEASES) as (folder, key):
         for _ in _recorded(folder, key):
             pass
 
@@ -164,15 +164,14 @@ def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: 
         yield 1
         return
     rows = ReleasedRows.joined(parts)
-    with open_records(_PART) as (folder, key):
+    with open_records(RELEASES) as (folder, key):
         if rows.record != _name_of(key):
             warn_user(
                 f"{folder}: the record of releases is another one than when these rows were read, so that this release "
                 "cannot be found again, and earlier ones are not known. Share the table anew."
             )
         for path in folder.glob(f"*{_PENDING}"):  # of a process that was killed: nobody else writes now
-            *_, place, sha256 = _read(path, key)[0]
-            _settle(path, is_placed=Path(place).is_file() and file_sha256(Path(place)) == sha256)
+            _settle(path, key)
         agreeing = [(entry, entry.evidence(rows)) for entry in _recorded(folder, key)]
         again, perhaps = (_dates(agreeing, model, evidence) for evidence in ("again", "perhaps"))
         _warn(again, perhaps)
@@ -181,10 +180,8 @@ def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: 
         pending = _begin(folder, key, rows, [model, number], written, file)
         try:
             yield number
-        except BaseException:
-            _settle(pending, is_placed=False)
-            raise
-        _settle(pending, is_placed=True)
+        finally:  # an error may come after the file has taken its place
+            _settle(pending, key)
 
 
 def _begin(folder: Path, key: Key, rows: ReleasedRows, facts: list[Any], written: Path, file: Path) -> Path:
@@ -230,8 +227,10 @@ def _warn(again: list[str], perhaps: list[str]) -> None:
         )
 
 
-def _settle(pending: Path, *, is_placed: bool) -> None:
-    if is_placed:
+def _settle(pending: Path, key: Key) -> None:
+    """Keep a pending entry if its file lies in its place, else remove it."""
+    *_, place, sha256 = _read(pending, key)[0]
+    if Path(place).is_file() and file_sha256(Path(place)) == sha256:
         pending.rename(pending.with_suffix(".npz"))
     else:
         pending.unlink()

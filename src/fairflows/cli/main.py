@@ -131,7 +131,6 @@ def share(
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
     from fairflows.certificate.about import About
-    from fairflows.certificate.releases import check_record
     from fairflows.result import check_place
     from fairflows.sharing import share as make
     from fairflows.table.folders import locked
@@ -139,7 +138,6 @@ def share(
     from fairflows.table.reading import kind_of
 
     check_place(out, file, replace=replace)
-    check_record()
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
     with locked(out, wait=False), stages():
         say(f"reading {file}")

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fairflows.certificate.model_hash import model_hash
-from fairflows.certificate.releases import new_release, record_key
+from fairflows.certificate.releases import check_record, new_release, record_key
 from fairflows.display import progress_bar
 from fairflows.encoder.base import Model, fitted_model
 from fairflows.exceptions import DataError
@@ -86,6 +86,7 @@ def encode_file(
     """
     source, target, found = Path(source), Path(target), Found() if found is None else found
     check_file(target, source)
+    check_record()
     with side_folder(target) as folder:
         written = folder / f"rows{target.suffix}"
         settings |= {"keep_order": keep_order, "text_format": text_format, "time_formats": time_formats}

@@ -173,7 +173,11 @@ def _take_place(side: Path, target: Path) -> None:
     shutil.rmtree(previous, ignore_errors=True)
     if target.exists():
         target.rename(previous)
-    side.rename(target)
+    try:
+        side.rename(target)
+    except BaseException:  # also an interruption
+        settle_folder(target)
+        raise
     shutil.rmtree(previous, ignore_errors=True)
 
 

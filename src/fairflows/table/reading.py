@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import csv
 import io
+import mmap
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -175,8 +177,10 @@ class TextRows:
     time_formats: Mapping[str, str] = {}  # how columns of times are written, after they were read
 
     def __init__(self, path: Path, stated: TextFormat, content: pa.Buffer | None = None) -> None:
+        is_utf8 = (stated.encoding or "utf-8").lower() in ("utf-8", "utf8")
+        if content is None and not is_utf8:
+            content = _in_utf8(path, str(stated.encoding))
         self._source = str(path) if content is None else content
-        self._encoding = stated.encoding or "utf-8"
         self._separator = stated.separator or self._separator_of_header()
         usual, other = (",", ".") if self._separator == ";" else (".", ",")
         self._decimal = stated.decimal or usual
@@ -230,8 +234,7 @@ class TextRows:
         return found[0] if found else ","
 
     def _lines(self) -> io.TextIOWrapper:
-        encoding = "utf-8-sig" if self._encoding.lower() in ("utf-8", "utf8") else self._encoding
-        return io.TextIOWrapper(pa.input_stream(self._source), encoding, newline="")
+        return io.TextIOWrapper(pa.input_stream(self._source), "utf-8-sig", newline="")
 
     def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns as text, with empty fields missing, some thousand rows at a time."""
@@ -239,9 +242,7 @@ class TextRows:
         # Columns go by their place, because names may be empty: the header is read as a row, and dropped.
         reader = pyarrow.csv.open_csv(
             pa.input_stream(self._source),
-            pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=_BLOCK, autogenerate_column_names=True, encoding=self._encoding
-            ),
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=True),
             pyarrow.csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
             pyarrow.csv.ConvertOptions(
                 include_columns=fields,
@@ -267,6 +268,19 @@ class TextRows:
                     pass
             except csv.Error as error:
                 raise DataError(f"a quote before line {rows.line_num:,} is never closed ({error}).") from None
+
+
+def _in_utf8(path: Path, encoding: str) -> pa.Buffer:
+    """Return a text in UTF-8, by way of a private temporary file.
+
+    Arrow would call Python's decoder in a thread, which aborts the process if Python has ended by then.
+    """
+    with tempfile.TemporaryFile() as file:
+        with io.TextIOWrapper(pa.input_stream(str(path)), encoding, newline="") as text:
+            while block := text.read(_BLOCK):
+                file.write(block.encode())
+        file.flush()
+        return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b"")
 
 
 def _sheet(path: Path) -> pa.Buffer:
