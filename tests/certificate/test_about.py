@@ -58,7 +58,10 @@ def test_every_field_is_read(tmp_path):
         ("valid_until = 'soon'", "valid_until must be a day such as 2027-12-31, or 'until refuted'; got 'soon'"),
         ("valid_until = ''", "valid_until must be a day such as 2027-12-31, or 'until refuted'; got ''"),
         ("valid_until = 2027-12-31T10:00:00", "valid_until must be a day such as 2027-12-31, .*; got '2027-12-31T10"),
-        ("valid_until = '20271231'", "valid_until must be a day such as 2027-12-31, or 'until refuted'; got '20271231'"),
+        (
+            "valid_until = '20271231'",
+            "valid_until must be a day such as 2027-12-31, or 'until refuted'; got '20271231'",
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_field_rule_and_what_came(text, message, tmp_path):
@@ -93,7 +96,15 @@ def test_a_certificate_states_it_and_prints_it(made, tmp_path):
     assert read.about == ABOUT
     assert verify(read, release, table)
     said = repr(certificate)
-    for line in ("issuer", "Office of Statistics", "contact", "teaching", "students", "2024, Ulm, the register", "2027"):
+    for line in (
+        "issuer",
+        "Office of Statistics",
+        "contact",
+        "teaching",
+        "students",
+        "2024, Ulm, the register",
+        "2027",
+    ):
         assert line in said
     assert "purpose" not in repr(certify(release, table)), "what is not stated is not printed"
     (tmp_path / "certificate.json").write_text(certificate.to_json(), encoding="utf-8")

@@ -253,7 +253,9 @@ def test_bad_input(public, tmp_path):
     with pytest.raises(ff.DataError, match="not a certificate"):
         ff.check(public / "shared.csv")
     (public / "certificate.files.json").write_text('{"format": 2}')
-    with pytest.raises(ff.DataError, match="not a list of released files: a file list .*missing required field `certificate`"):
+    with pytest.raises(
+        ff.DataError, match="not a list of released files: a file list .*missing required field `certificate`"
+    ):
         check(public)
 
 

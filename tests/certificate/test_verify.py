@@ -193,7 +193,10 @@ def patients(n=1500, seed=0):
 def releases():
     """A release of each kind: by two cuts, and by cells that held-out persons count."""
     encoders = {"tree": FairTree(identifier="who"), "cells": FairCells(identifier="who")}
-    return {name: Release(encoder, n_cells=4, target=0.6, output="cell").fit(patients()) for name, encoder in encoders.items()}
+    return {
+        name: Release(encoder, n_cells=4, target=0.6, output="cell").fit(patients())
+        for name, encoder in encoders.items()
+    }
 
 
 KINDS = pytest.mark.parametrize("kind", ["tree", "cells"])

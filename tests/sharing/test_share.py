@@ -9,6 +9,7 @@ import pytest
 import fairflows as ff
 from fairflows.bounds.derived import rounded_up
 
+
 def test_share_fits_attacks_and_certifies(shared, adult):
     c = shared.certificate
     assert c.status == "CERTIFIED"

@@ -140,6 +140,7 @@ def share(
 
     check_place(out, file, replace=replace)
     check_record()
+    stated = None if about is None else About.read(about)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
     with locked(out, wait=False), stages():
         say(f"reading {file}")
@@ -159,7 +160,7 @@ def share(
             rules=reading.rules or (),
             derive=derive,
             score=score,
-            about=None if about is None else About.read(about),
+            about=stated,
             random_state=random_state,
             quick=quick,
         )
