@@ -16,7 +16,7 @@ import fairflows as ff
 from fairflows.certificate import file_list
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256, list_files
-from fairflows.certificate.statements import blocks_statement, held_out_statement, table_statement
+from fairflows.certificate.statements import held_out_statement
 from processes import start
 
 SMALL = set(range(1, 10))

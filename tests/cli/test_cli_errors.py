@@ -14,8 +14,8 @@ from typer.main import get_command
 from fairflows import DataWarning, FairMatching, Table, save
 from fairflows.cli.main import BUG, app, main, show_warning
 from fairflows.cli.options import _OPTIONS, with_options
-from fairflows.stream.batches import BatchEncoder
 from fairflows.result import FORMAT, RUN
+from fairflows.stream.batches import BatchEncoder
 from processes import start
 
 
