@@ -109,8 +109,9 @@ def share(
     check_record()
     settings: dict[str, Any] = {"output": output, "delta": delta, "spend": spend, "most_rows": most_rows}
     settings |= {"rules": rules, "derive": derive, "with_score": score, "random_state": random_state}
-    say("fitting the cells and the law of rows")
     release = _unfitted(table, method, target, settings)
+    release.check_settings()
+    say("fitting the cells and the law of rows")
     rows = to_pandas(release.fit_transform(table))
     target = release.target or (TARGETS[0] if release.plan_ is None else release.plan_.target)
     split = f"{len(table):,} rows, all of them released."

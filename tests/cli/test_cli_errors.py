@@ -14,8 +14,8 @@ from typer.main import get_command
 from fairflows import DataWarning, FairMatching, Table, save
 from fairflows.cli.main import BUG, app, main, show_warning
 from fairflows.cli.options import _OPTIONS, with_options
+from fairflows.result import FORMAT, RUN
 from fairflows.stream.batches import BatchEncoder
-from fairflows.workflow import FORMAT, RUN
 from processes import start
 
 
@@ -32,7 +32,7 @@ def folder(tmp_path):
     frame.assign(sex=frame["sex"].where(frame.index > 2)).to_csv(tmp_path / "holes.csv", index=False)
     encoder = FairMatching(density="counts").fit(frame[["town", "home"]], sensitive_features=frame["sex"])
     save(encoder, tmp_path / "result" / "model")
-    run = {"format": FORMAT, "sensitive": ["sex"], "rows": 300, "random_state": 0, "released": ["latent"]}
+    run = {"format": FORMAT, "sensitive": ["sex"], "rows": 300, "random_state": 0}
     (tmp_path / "result" / RUN).write_text(json.dumps(run))
     return tmp_path
 

@@ -1,6 +1,7 @@
 """`share` and its defaults: whole rows, every row covered; with or without the attribute or a label."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fairflows import DataError, Table, audit, share
-from fairflows.workflow import refuse_a_release_that_tells_more
+from fairflows.sharing import refuse_a_release_that_tells_more
 
 
 def loans(n: int, seed: int) -> pd.DataFrame:
@@ -130,9 +131,19 @@ def test_a_person_with_more_rows_than_all_others_is_refused_early_and_by_number(
     frame = loans(1200, 1).drop(columns="since")
     frame.loc[:8, "person"] = frame.loc[0, "person"]
     given = Table(frame, sensitive="sex", label="repaid", identifier="person")
-    for settings in ({}, {"method": "matching", "most_rows": 3}):
-        with pytest.raises(DataError, match=r"(up to|has) 9.* \(most_rows=(9|\.\.\.)\)"):
-            share(given, target=0.9, quick=True, **settings)
+    more = r"(up to|has) 9.* \(most_rows=(9|\.\.\.)\)"
+    for method in ("tree", "cells"):
+        with pytest.raises(DataError, match=more):
+            share(given, target=0.9, quick=True, method=method, most_rows=3)
+    refused = 0
+    for seed in range(5):  # those who choose the tree say how many rows a person may have
+        try:
+            shared = share(given, target=0.9, quick=True, output="cell", random_state=seed)
+            assert shared.certificate.most_rows == 9
+        except DataError as error:
+            assert re.search(more, str(error))
+            refused += 1
+    assert 0 < refused < 5
 
 
 def test_columns_that_follow_from_others_are_computed_unless_all_are_to_be_drawn(run, tmp_path):

@@ -93,6 +93,11 @@ class About:
             raise DataError(f"{path}: {error} It may state {known}.") from None
 
     @property
+    def is_over(self) -> bool:
+        """Whether the last day of use has passed."""
+        return self.valid_until != UNTIL_REFUTED and self.valid_until < date.today().isoformat()
+
+    @property
     def lines(self) -> list[tuple[str, str]]:
         """The statements that are made, by their names."""
         where = ", ".join(filter(None, vars(self.population).values()))

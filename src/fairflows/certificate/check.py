@@ -96,6 +96,10 @@ def check(
         wrong = "The producer's list of files is about another certificate, or this one was changed since."
         results.append(Result("list", "FAILED", wrong))
         listed = None
+    if document.about.is_over:
+        results.append(
+            Result("validity", "FAILED", f"Its issuer states that it was valid until {document.about.valid_until}.")
+        )
     results.append(Result("author", "note", "Nothing here shows who wrote it: get it from the producer directly."))
     if file is not None:
         has_counts = all(result.what != "counts" or result.verdict != "FAILED" for result in results)

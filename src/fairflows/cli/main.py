@@ -138,6 +138,7 @@ def share(
     from fairflows.table.reading import kind_of
 
     check_place(out, file, replace=replace)
+    stated = None if about is None else About.read(about)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
     with locked(out, wait=False), stages():
         say(f"reading {file}")
@@ -157,7 +158,7 @@ def share(
             rules=reading.rules or (),
             derive=derive,
             score=score,
-            about=None if about is None else About.read(about),
+            about=stated,
             random_state=random_state,
             quick=quick,
         )

@@ -17,7 +17,7 @@ from fairflows.bijection import Bijection, StackedMLP, check_bijection, new_bije
 from fairflows.density import Density, FlowDensity, GroupDensities, KnownDensity, MixtureDensity
 from fairflows.density.base import FreshNoise, InModelSpace
 from fairflows.encoder.base import label_values
-from fairflows.encoder.fair_flow import FittedFlow
+from fairflows.encoder.fitted_flow import FittedFlow
 from fairflows.encoder.rows import FloatArray, Groups, TrainingRows
 from fairflows.exceptions import DataError, check_count
 from fairflows.steps import chosen_device

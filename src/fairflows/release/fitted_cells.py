@@ -188,6 +188,10 @@ def fit_held_out(release: Release, encoder: Encoder, given: FitArguments) -> Fit
     fitted, held_out = _divided(persons, release.random_state)
     if not (len(fitted) and len(held_out)):
         raise DataError(f"Found a table with {persons.n} sample(s): some persons are fitted to, and others counted.")
+    most = 1
+    if persons.named:
+        most = most_rows(release, persons, fitted)
+        check_most_rows(persons.rows_each(), most, _STATE_MOST_ROWS)
     part = given.take(fitted)
     if not isinstance(given.X, np.ndarray):
         domain, codes = Domain.of(given.frame)
@@ -196,8 +200,6 @@ def fit_held_out(release: Release, encoder: Encoder, given: FitArguments) -> Fit
     if settings.get("n_certify", 0) is None:
         encoder.set_params(n_certify=max(2, len(np.unique(persons.codes[held_out]))))
     encoder.fit(part.X, part.y, sensitive_features=part.sensitive_features)
-    most = release.most_rows if release.most_rows is not None else encoder.most_rows_ or 1
-    check_most_rows(persons.rows_each() if persons.named else np.ones(1, np.intp), most, _STATE_MOST_ROWS)
     named = persons if persons.named else Persons.newly_named(len(persons.codes))
     rows = encoder.read(given.X, given.sensitive_features, named)
     Z = None if encoder.traits.n_cells else encoder.encode(rows)

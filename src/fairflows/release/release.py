@@ -218,7 +218,7 @@ class Release(TransformerMixin, BaseEstimator):
     def _fit(self, given: FitArguments) -> Cells:
         """Fit the encoder and its cells; return the cells of the rows."""
         reset_fitted(self)
-        self._check_settings()
+        self.check_settings()
         encoder = unfitted_encoder(self, given)
         fit = fit_tree if encoder.traits.separate_thresholds else fit_held_out
         found = fit(self, encoder, given)
@@ -253,7 +253,7 @@ class Release(TransformerMixin, BaseEstimator):
             The settings of the release.
         """
         release = cls(encoder, **settings)  # type: ignore[arg-type]
-        release._check_settings()
+        release.check_settings()
         given = FitArguments.of(table, None, None)
         rows = encoder.read(table)
         named = rows.persons.named
@@ -463,7 +463,8 @@ class Release(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "ledger_")
         return np.array(list(self.output_.dtypes), dtype=object)
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
+        """Raise where a setting is out of its range."""
         check_choice("output", self.output, ("row", "cell"))
         if self.n_cells != "auto":
             check_count("n_cells", self.n_cells, 2)
