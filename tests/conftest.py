@@ -16,9 +16,13 @@ from types import SimpleNamespace
 
 import hypothesis
 import pytest
+from jaxtyping import install_import_hook
 
 # Two test processes share two cores; more threads than that only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Arrays have the shapes that the package's annotations name. Before any of its modules is imported.
+install_import_hook("fairflows", "shapes.checked")
 
 # A slow machine is no counter-example, and which examples are tried must not depend on the day.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)

@@ -16,6 +16,7 @@ from typing import Literal, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from jaxtyping import Float, Int
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
@@ -97,11 +98,11 @@ class FairMatching(Encoder):
     random_state: int = 0
 
     model_: CellModel = field(init=False)
-    matched_: IntArray = field(init=False)
-    split_: IntArray = field(init=False)
-    held_out_log_likelihood_: FloatArray = field(init=False)
-    latent_laws_: FloatArray = field(init=False)
-    class_of_cell_: IntArray | None = field(init=False)
+    matched_: Int[IntArray, "K m"] = field(init=False)
+    split_: Int[IntArray, "K m"] = field(init=False)
+    held_out_log_likelihood_: Float[FloatArray, " K"] = field(init=False)
+    latent_laws_: Float[FloatArray, "K m"] = field(init=False)
+    class_of_cell_: Int[IntArray, " m"] | None = field(init=False)
 
     @property
     def traits(self) -> Traits:
@@ -201,12 +202,19 @@ class FairMatching(Encoder):
         check_is_fitted(self, "ledger_")
         return ExactLaw(self.latent_laws_, self.model_, (self.matched_, self.split_))
 
-    def _encoded_cells(self, rows: Rows) -> IntArray:
+    def _encoded_cells(self, rows: Rows) -> Int[IntArray, " n"]:
         persons = rows.persons_or_fresh() if self.traits.randomised else rows.persons
         cells = self.model_.codec.encode(rows.X)
         return self._apply(self.matched_, self.split_, cells, rows, persons)
 
-    def _apply(self, matched: IntArray, split: IntArray, cells: IntArray, rows: Rows, persons: Persons) -> IntArray:
+    def _apply(
+        self,
+        matched: Int[IntArray, "K m"],
+        split: Int[IntArray, "K m"],
+        cells: Int[IntArray, " n"],
+        rows: Rows,
+        persons: Persons,
+    ) -> Int[IntArray, " n"]:
         group = rows.encoding_group
         if not self.traits.randomised:
             return (matched if self.gamma == 1 else split)[group, cells]
@@ -214,7 +222,9 @@ class FairMatching(Encoder):
         return np.where(coin, matched[group, cells], split[group, cells])
 
 
-def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntArray:
+def sort_and_match(
+    log_p_reference: Float[FloatArray, " m"], log_p_group: Float[FloatArray, " m"]
+) -> Int[IntArray, " m"]:
     """Return the bijection of smallest distance: the k-th likeliest cell goes to the reference's k-th likeliest.
 
     With i and j sorting p_ref and p_group, f(x_{j_k}) = x_{i_k}. Swapping two images of an optimal map that is out of
@@ -230,8 +240,10 @@ def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntA
     return label_split(log_p_reference, log_p_group, np.zeros(len(log_p_group)))
 
 
-def label_split(log_p_reference: FloatArray, log_p_group: FloatArray, labels: npt.ArrayLike) -> IntArray:
-    """Sort-and-match within each predicted label (m,), so that a cell goes to one with the same prediction.
+def label_split(
+    log_p_reference: Float[FloatArray, " m"], log_p_group: Float[FloatArray, " m"], labels: npt.ArrayLike
+) -> Int[IntArray, " m"]:
+    """Sort-and-match within each predicted label, so that a cell goes to one with the same prediction.
 
     Examples
     --------
@@ -244,18 +256,20 @@ def label_split(log_p_reference: FloatArray, log_p_group: FloatArray, labels: np
     return f
 
 
-def inverse_map(f: IntArray) -> IntArray:
+def inverse_map(f: Int[IntArray, " m"]) -> Int[IntArray, " m"]:
     """Return the bijection that undoes f."""
     inverse = np.empty_like(f)
     inverse[f] = np.arange(len(f))
     return inverse
 
 
-def latent_laws(log_p: FloatArray, matched: IntArray, split: IntArray, gamma: float) -> FloatArray:
+def latent_laws(
+    log_p: Float[FloatArray, "K m"], matched: Int[IntArray, "K m"], split: Int[IntArray, "K m"], gamma: float
+) -> Float[FloatArray, "K m"]:
     """Return laws of the released cell, one row per group, when a coin picks sort-and-match with probability γ.
 
-    p_Za(z) = γ · p_a(f_a⁻¹(z)) + (1 − γ) · p_a(g_a⁻¹(z)), with f_a the sort-and-match and g_a the label split, all of
-    shape (K, m). γ = 0 is the label split alone, the most accurate; γ = 1 is sort-and-match alone, the fairest.
+    p_Za(z) = γ · p_a(f_a⁻¹(z)) + (1 − γ) · p_a(g_a⁻¹(z)), with f_a the sort-and-match and g_a the label split.
+    γ = 0 is the label split alone, the most accurate; γ = 1 is sort-and-match alone, the fairest.
     """
     p = np.exp(log_p)
     by_matching, by_splitting = np.empty_like(p), np.empty_like(p)
@@ -270,23 +284,23 @@ class CellModel:
 
     codec: CellCodec  # table rows to cells and back
     densities: list[CellDensity]  # the K densities p̂_a
-    log_p: FloatArray  # (K, m): log p̂_a of each cell
-    scores: FloatArray | None  # (m, C): the classifier's probability of each class in each cell
+    log_p: Float[FloatArray, "K m"]  # log p̂_a of each cell
+    scores: Float[FloatArray, "m C"] | None  # the classifier's probability of each class in each cell
 
 
 @dataclass(frozen=True)
 class ExactLaw(LatentLaw):
     """Laws over finitely many values, and all that an adversary who holds the encoder knows where these are cells."""
 
-    laws: FloatArray  # (K, m)
+    laws: Float[FloatArray, "K m"]
     model: CellModel | None = None  # the groups' laws over cells before encoding
-    maps: tuple[IntArray, ...] = ()  # (K, m) each: the bijections that a coin chooses from
+    maps: tuple[Int[IntArray, "K m"], ...] = ()  # the bijections that a coin chooses from
 
-    def exact(self) -> FloatArray:
+    def exact(self) -> Float[FloatArray, "K m"]:
         """Return the laws."""
         return self.laws
 
-    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
+    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> Float[FloatArray, "{n} K K"]:
         """Draw from every group's law; return the log-probabilities under every group."""
         generator = np.random.default_rng(random_state)
         draws = [generator.choice(len(law), n, p=law / law.sum()) for law in self.laws]
@@ -302,7 +316,9 @@ class ExactLaw(LatentLaw):
         return [self.model.codec.from_levels(density.sample(n, rng)) for density in self.model.densities]
 
 
-def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None) -> tuple[CellModel, FloatArray]:
+def _fit_cell_model(
+    settings: FairMatching, rows: TrainingRows, y: Int[Groups, " n"] | None
+) -> tuple[CellModel, Float[FloatArray, " K"]]:
     """Fit every group's density and the classifier, and evaluate both on all cells; return held-out likelihoods."""
     codec = CellCodec(n_bins=settings.n_bins).fit(rows.X, rows.kinds)
     _check_size(codec, len(rows.groups))
@@ -327,8 +343,10 @@ def _check_size(codec: CellCodec, n_groups: int) -> None:
         )
 
 
-def _classes_in_cells(codec: CellCodec, cells: IntArray, group: Groups, y: Groups) -> FloatArray:
-    """Fit a classifier of the label from one-hot columns; return its probabilities in each cell, (m, C).
+def _classes_in_cells(
+    codec: CellCodec, cells: Int[IntArray, " n"], group: Int[Groups, " n"], y: Int[Groups, " n"]
+) -> Float[FloatArray, "m C"]:
+    """Fit a classifier of the label from one-hot columns; return its probabilities in each cell.
 
     All groups weigh the same.
     """
@@ -340,14 +358,14 @@ def _classes_in_cells(codec: CellCodec, cells: IntArray, group: Groups, y: Group
     return np.concatenate([classifier.predict_proba(one_hot(codec.levels_of(part), codec.shape_)) for part in chunks])
 
 
-def cells_of_encoded(codec: CellCodec, frame: pd.DataFrame) -> IntArray:
+def cells_of_encoded(codec: CellCodec, frame: pd.DataFrame) -> Int[IntArray, " n"]:
     """Return the cells behind encoded rows."""
     return codec.cells_of([Levels.codes(part, frame.iloc[:, j]) for j, part in enumerate(codec.levels_.values())])
 
 
 def _fit_densities(
-    settings: FairMatching, levels: Sequence[int], cells: IntArray, group: Groups
-) -> tuple[list[CellDensity], FloatArray]:
+    settings: FairMatching, levels: Sequence[int], cells: Int[IntArray, " n"], group: Int[Groups, " n"]
+) -> tuple[list[CellDensity], Float[FloatArray, " K"]]:
     """Fit a density of each group's cells, and its held-out likelihood."""
     rng = np.random.default_rng(settings.random_state)
     densities, scores = [], []
