@@ -114,6 +114,7 @@ def share(
     say("fitting the cells and the law of rows")
     rows = to_pandas(release.fit_transform(table))
     target = release.target or (TARGETS[0] if release.plan_ is None else release.plan_.target)
+    by_size = release.plan_ if release.target is None else None
     split = f"{len(table):,} rows, all of them released."
     apart, told = (None, "") if quick else _measured_release(release, table, rows, random_state)
     before, after = (None, None) if apart is None else _attacked(apart, release, delta, random_state, most_rows)
@@ -122,7 +123,7 @@ def share(
     certificate = certify(
         release,
         table,
-        target=target,
+        target=by_size or target,
         audit=after if is_own else None,
         delta=delta,
         about=about,
