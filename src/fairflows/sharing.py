@@ -45,6 +45,7 @@ def share(
     spend: float = 0.0,
     most_rows: int | None = None,
     rules: Sequence[str] = (),
+    find_rules: bool = True,
     derive: bool = True,
     score: bool | None = None,
     about: About | None = None,
@@ -80,6 +81,8 @@ def share(
         Most rows that a person may have; by default the most of the persons that a model was fitted to.
     rules : sequence of str, default=()
         Expressions over columns, such as ``"start <= end"``, that are true in every row that is shared.
+    find_rules : bool, default=True
+        Whether inequalities between two columns that every row of the table keeps are rules, too.
     derive : bool, default=True
         Whether columns that follow from others are recognised, and computed instead of drawn.
     score : bool, default=None
@@ -108,7 +111,13 @@ def share(
     check_groups(table)
     check_record()
     settings: dict[str, Any] = {"output": output, "delta": delta, "spend": spend, "most_rows": most_rows}
-    settings |= {"rules": rules, "derive": derive, "with_score": score, "random_state": random_state}
+    settings |= {
+        "rules": rules,
+        "find_rules": find_rules,
+        "derive": derive,
+        "with_score": score,
+        "random_state": random_state,
+    }
     release = _unfitted(table, method, target, settings)
     release.check_settings()
     say("fitting the cells and the law of rows")

@@ -45,7 +45,8 @@ def _to_know(shared: Shared) -> Iterator[str]:
         yield f"This is look {c.look} of these persons: the bound is wider than that of a first look would be."
     if shared.audit is None:
         yield "Nothing was attacked or measured (quick=True, or too few persons): the statements hold without that."
-    if shared.release.rules:
+    if rules := shared.release.kept_rules:
+        yield f"Every shared row keeps: {'; '.join(rules)}."
         yield from redrawn(shared.release.redrawn_, len(shared.table))
 
 
