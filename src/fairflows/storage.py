@@ -48,7 +48,8 @@ FILES = (MODEL, WEIGHTS, KEY, LEDGER)
 CLASSES = {  # by the module that they are imported from when an object of them is met, and not before
     "fairflows.table.columns": "Grid Schema",
     "fairflows.codec": "BinLevels CellCodec Codec Levels Scale",
-    "fairflows.bijection": "RealNVP NeuralSpline StackedMLP",
+    "fairflows.bijection": "RealNVP NeuralSpline AutoregressiveSpline StackedMLP Zuko",
+    "fairflows.bijection.turn": "Turned",
     "fairflows.density": "FlowDensity GroupDensities KnownDensity MixtureDensity",
     "fairflows.density.base": "InModelSpace",
     "fairflows.density.estimated": "CategoricalMADE",

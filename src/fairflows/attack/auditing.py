@@ -30,6 +30,7 @@ from fairflows.attack.adversaries import (
     stratified_sample,
     white_box,
 )
+from fairflows.attack.deconvolution import NoiseModel, deconvolve
 from fairflows.attack.risks import Risk
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
@@ -37,6 +38,7 @@ from fairflows.certificate.certificate import Plain
 from fairflows.certificate.certify import checked_released, most_rows_of
 from fairflows.codec import OutsideValues
 from fairflows.encoder.base import Encoder, LatentLaw, encode_again, fitted_encoder
+from fairflows.encoder.fair_flow import FlowLaw
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
@@ -393,6 +395,27 @@ class AttackedRelease:
         for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
             named = f"{name} on inversions"
             yield Trial(named, "white", learner, features[0], self.group["fit"], judged, judged_groups)
+        law = encoder.latent_law()
+        if isinstance(law, FlowLaw):
+            yield from self._deconvolving_trials(law, judged_groups, quick)
+
+    def _deconvolving_trials(
+        self, law: FlowLaw, judged_groups: tuple[IntArray, IntArray], quick: bool
+    ) -> Iterator[Trial]:
+        """Yield adversaries that take the noise off, by the law of the noise and the reference rows of each group."""
+        rows, group = self.X["reference"], self.group["reference"]
+        models = [NoiseModel(law, a, rows[group == a], seed=a) for a in range(len(self.groups))]
+        found = {}
+        for part in _JUDGED:
+            latent = self.latent[part]
+            found[part] = deconvolve(models, law.inversions(latent), latent.to_numpy(dtype=np.float64))
+        for name, scores in found["validation"].scores.items():
+            yield _scored(name, "white", (scores, found["test"].scores[name]), judged_groups)
+        learner = (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS)["boosted trees"]
+        fit, *judged = (found[part].features for part in _JUDGED)
+        yield Trial(
+            "boosted trees on deconvolution", "white", learner, fit, self.group["fit"], tuple(judged), judged_groups
+        )
 
     def density_trials(self, quick: bool) -> Iterator[Trial]:
         """Yield, for each group, adversaries between its real rows and draws from its density."""

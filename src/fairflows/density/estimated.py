@@ -21,7 +21,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from fairflows.bijection import Bijection, BijectiveMap, new_bijection
+from fairflows.bijection import Bijection
+from fairflows.bijection.base import BijectiveMap
+from fairflows.bijection.couplings import new_bijection
 from fairflows.codec import one_hot
 from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
 from fairflows.density.cell_counts import CellCounts, CellDensity, FloatArray, IntArray, cell_levels, in_chunks

@@ -34,7 +34,8 @@ from fairflows.table.table import Role
 if TYPE_CHECKING:
     from torch.distributions import Distribution
 
-    from fairflows.bijection import Bijection, BijectiveMap, StackedMLP
+    from fairflows.bijection import Bijection, StackedMLP
+    from fairflows.bijection.base import BijectiveMap
     from fairflows.density import Density, GroupDensities
 
 GroupDensity: TypeAlias = "Density | Distribution"
@@ -144,6 +145,7 @@ class FairFlow(Encoder):
     validation: float = 0.1
     alpha: float = 0.05
     dequantise: bool = True
+    smoothing: float = 0.0
     fresh_noise: bool = False
     kinds: Mapping[str, str] | None = None
     sensitive: str | list[str] | None = None
@@ -202,10 +204,11 @@ class FairFlow(Encoder):
         labels = None if label is None else label.values
         if self.criterion != "demographic_parity" and labels is None:
             raise DataError(f"criterion {self.criterion!r} speaks of labels; pass y.")
-        self.codec_ = Codec(alpha=self.alpha, dequantise=self.dequantise, key=rows.key).fit(rows.X, labels, rows.kinds)
+        self.codec_ = Codec(alpha=self.alpha, dequantise=self.dequantise, smoothing=self.smoothing, key=rows.key).fit(
+            rows.X, labels, rows.kinds
+        )
         self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(len(self.codec_.names_)))
-        x, log_det = self.codec_.encode(rows.X, rows.persons.named_or_numbered(), rows.outside)
-        return fit_flows(self, x, log_det, labels, rows, gammas, seeds)
+        return fit_flows(self, labels, rows, gammas, seeds)
 
     @property
     def held_out_log_likelihood_(self) -> FloatArray | None:
@@ -351,6 +354,14 @@ class FlowLaw(LatentLaw):
 
         draws = self.flow.densities.sample(n, torch.Generator().manual_seed(random_state))
         return [self.codec.decode(x.numpy()) for x in draws]
+
+    def draw(self, group: int, n: int, random_state: int = 0) -> FloatArray:
+        """Draw n points of model space from the density p̂_a of one group, (n, D)."""
+        import torch
+
+        generator = torch.Generator().manual_seed(random_state)
+        with torch.no_grad():
+            return self.flow.densities.members[group].sample(n, generator).numpy()
 
     def inversions(self, Z: pd.DataFrame) -> list[Inversion]:
         """Decode encoded rows by each group's inverse: all that an adversary who holds the encoders can compute."""

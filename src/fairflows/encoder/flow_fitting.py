@@ -13,7 +13,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fairflows.bijection import Bijection, StackedMLP, check_bijection, new_bijection
+from fairflows.bijection import Bijection, StackedMLP, check_bijection
+from fairflows.bijection.couplings import new_bijection
+from fairflows.bijection.turn import Turned, opposed_groups
 from fairflows.density import Density, FlowDensity, GroupDensities, KnownDensity, MixtureDensity
 from fairflows.density.base import FreshNoise, InModelSpace
 from fairflows.encoder.base import label_values
@@ -32,8 +34,6 @@ _FEWEST_HELD_OUT = 5  # rows of the smallest group; a smaller table needs all it
 
 def fit_flows(
     settings: FairFlow,
-    x: FloatArray,
-    log_det: FloatArray,
     labels: Groups | None,
     rows: TrainingRows,
     gammas: Sequence[float],
@@ -43,11 +43,15 @@ def fit_flows(
     _check_counts(settings)
     device = chosen_device(settings.device)
     n_groups = len(settings.groups_)
+    persons = rows.persons.named_or_numbered()
+    x, log_det = settings.codec_.encode(rows.X, persons, rows.outside)
     held_rows = _hold_out(rows, settings.validation, settings.random_state)
     fit_part, held_part = (_by_group(x, labels, rows, kept, device) for kept in (~held_rows, held_rows))
     if settings.fresh_noise:
-        s, width = settings.codec_.grid_points(x)
-        noise = FreshNoise(torch.as_tensor(width, dtype=torch.float32, device=device))
+        s, width = settings.codec_.grid_points(rows.X, persons, rows.outside)
+        noise = FreshNoise(
+            *(torch.as_tensor(v, dtype=torch.float32, device=device) for v in (width, settings.codec_.smoothing_))
+        )
         fit_part = replace(_by_group(s, labels, rows, ~held_rows, device), noise=noise)
     training = _training_settings(settings, fit_part.smallest)
     densities, label_densities, label_numbers = _densities(settings, fit_part)

@@ -10,7 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fairflows.bijection import Bijection, StackedMLP, generator_of
+from fairflows.bijection import Bijection, StackedMLP
+from fairflows.bijection.networks import generator_of
 from fairflows.bounds.arguments import checked_draws
 from fairflows.density import GroupDensities
 from fairflows.density.base import FreshNoise
