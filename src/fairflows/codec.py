@@ -328,8 +328,9 @@ class Codec:
     """Columns of a table to vectors in R^D and back.
 
     Values on a grid and categories come back bit for bit, but for the sign of a negative zero; others within rounding.
-    Smoothed numbers come back as they were smoothed, set on their grid. Later numbers between points of the grid are rounded to it, and numbers outside the training range continue along
-    the map's tangent. ``names_`` says what each of the D dimensions of model space holds.
+    Smoothed numbers come back as they were smoothed, set on their grid. Later numbers between points of the grid are
+    rounded to it, and numbers outside the training range continue along the map's tangent. ``names_`` says
+    what each of the D dimensions of model space holds.
 
     Parameters
     ----------
@@ -424,7 +425,7 @@ class Codec:
             noted.warn()
         x, slope = self._logit(positions)
         smoothing = self.smoothing_
-        for j in np.flatnonzero(smoothing):
+        for j in np.flatnonzero(smoothing).tolist():
             # Of 53 bits, moved off zero by half of the last one: the quantile is finite.
             u = persons.uniform(self.key, f"smoothing:{self.names_[j]}") + 2.0**-54
             x[:, j] += smoothing[j] * ndtri(u)

@@ -55,6 +55,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.density.estimated": "CategoricalMADE",
     "fairflows.density.cell_counts": "CellCounts SmoothedCounts",
     "fairflows.encoder.fair_flow": "FairFlow FittedFlow",
+    "fairflows.training.history": "LossHistory",
     "fairflows.encoder.fair_matching": "FairMatching CellModel",
     "fairflows.encoder.fair_tree": "FairTree TreeScores",
     "fairflows.encoder.matched_tree": "MatchedTree TreeStructure",
@@ -77,7 +78,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
 }
 _HOMES = {name: home for home, names in CLASSES.items() for name in names.split()}
 _NOT_HASHED = {
-    "key", "key_", "ledger_", "device", "progress", "n_jobs", "probe", "_sklearn_output_config",
+    "key", "key_", "ledger_", "device", "progress", "n_jobs", "probe", "history", "gaps", "_sklearn_output_config",
 }  # fmt: skip
 """Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over,
 what is checked at loading."""

@@ -30,7 +30,7 @@ from fairflows.attack.adversaries import (
     stratified_sample,
     white_box,
 )
-from fairflows.attack.deconvolution import NoiseModel, deconvolve
+from fairflows.attack.deconvolution import deconvolve, noisy_rows_of
 from fairflows.attack.risks import Risk
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
@@ -402,19 +402,19 @@ class AttackedRelease:
     def _deconvolving_trials(
         self, law: FlowLaw, judged_groups: tuple[IntArray, IntArray], quick: bool
     ) -> Iterator[Trial]:
-        """Yield adversaries that take the noise off, by the law of the noise and the reference rows of each group."""
+        """Yield adversaries that take the noise off, by its law and the reference rows of every group."""
         rows, group = self.X["reference"], self.group["reference"]
-        models = [NoiseModel(law, a, rows[group == a], seed=a) for a in range(len(self.groups))]
-        found = {}
-        for part in _JUDGED:
-            latent = self.latent[part]
-            found[part] = deconvolve(models, law.inversions(latent), latent.to_numpy(dtype=np.float64))
-        for name, scores in found["validation"].scores.items():
-            yield _scored(name, "white", (scores, found["test"].scores[name]), judged_groups)
-        learner = (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS)["boosted trees"]
-        fit, *judged = (found[part].features for part in _JUDGED)
+        laws = [noisy_rows_of(law, a, rows[group == a]) for a in range(len(self.groups))]
+        fit, validation, test = (
+            deconvolve(laws, law.inversions(self.latent[part]), self.latent[part].to_numpy(dtype=np.float64))
+            for part in _JUDGED
+        )
+        for name, scores in validation.scores.items():
+            yield _scored(name, "white", (scores, test.scores[name]), judged_groups)
+        judged = validation.features, test.features
+        trees = (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS)["boosted trees"]
         yield Trial(
-            "boosted trees on deconvolution", "white", learner, fit, self.group["fit"], tuple(judged), judged_groups
+            "boosted trees, deconvolved", "white", trees, fit.features, self.group["fit"], judged, judged_groups
         )
 
     def density_trials(self, quick: bool) -> Iterator[Trial]:

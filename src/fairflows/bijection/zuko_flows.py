@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -92,7 +92,7 @@ class _Directions(nn.Module):
         self.flow = flow.requires_grad_(False)
 
     def forward(self, x: Tensor, inverse: bool) -> tuple[Tensor, Tensor]:
-        transform = self.flow.transform(None)
+        transform = cast(Any, self.flow).transform(None)
         return (transform.inv if inverse else transform).call_and_ladj(x)
 
 
@@ -123,6 +123,7 @@ def _start(directions: _Directions, seed: int) -> dict[str, Tensor]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator_of(seed, "zuko").initial_seed())
         for module in started.modules():
-            if hasattr(module, "reset_parameters"):
-                module.reset_parameters()
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                reset()
     return {name: parameter.detach() for name, parameter in started.named_parameters()}

@@ -29,6 +29,10 @@ class FreshNoise:
     width: Tensor  # (D,): w, the width of a grid's step; zero where a feature has no noise
     smoothing: Tensor  # (D,): σ, the deviation of normal noise; zero for categories
 
+    def middle(self, s: Tensor) -> Tensor:
+        """Return the rows in the middle of their noise."""
+        return torch.logit(s + 0.5 * self.width)
+
     def add(self, s: Tensor, generator: torch.Generator) -> Tensor:
         """Return rows x (..., D) of model space from their grid points s (..., D), which lie in (0, 1)."""
         u = torch.rand(s.shape, generator=generator, device=s.device, dtype=s.dtype)  # uniform on [0, 1)

@@ -30,6 +30,7 @@ from fairflows.exceptions import DataError, check_choice, check_share
 from fairflows.table.frames import Frame, TableLike
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Ledger, Persons
 from fairflows.table.table import Role
+from fairflows.training.history import LossHistory
 
 if TYPE_CHECKING:
     from torch.distributions import Distribution
@@ -68,11 +69,13 @@ class FairFlow(Encoder):
         Hidden layers of the network in each block.
     head : sequence of int, default=(100,)
         Hidden layers of the classifier on z.
-    density : str, density, or one for each group, default="mixture"
-        "mixture" (Gaussians, their number chosen by BIC), "realnvp" or "spline"; a density to fit, of
-        `fairflows.density` or your own; or known densities in the table's units, one for each group, as a list in the
-        order of the sorted groups or as a dict. Choose by ``held_out_log_likelihood_``, never by Δ: a density that is
-        too simple makes the groups look more alike than they are.
+    density : str, density, bijection, or one for each group, default="auto"
+        "mixture" (Gaussians, their number chosen by BIC), "realnvp", or "autoregressive" (splines); "auto" takes the
+        better of mixture and splines for each group, by the likelihood of held-out rows. A density to fit, of
+        `fairflows.density` or your own; a bijection or an unfitted zuko flow, whose weights are fitted; or known
+        densities in the table's units, one for each group, as a list in the order of the sorted groups or as a dict.
+        Choose by ``held_out_log_likelihood_`` and ``density_gaps_``, never by Δ: a density that is too simple makes the
+        groups look more alike than they are.
     criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}, default="demographic_parity"
         Make the laws of z alike; or those of z given each label, by the mean divergence; or given the last label.
     scalarisation : {"convex", "chebyshev"}, default="convex"
@@ -95,9 +98,16 @@ class FairFlow(Encoder):
     alpha : float, default=0.05
         The training range is scaled into [alpha/2, 1 − alpha/2].
     dequantise : bool, default=True
-        Add noise to every value on a grid, because values on a grid tell an adversary which encoder made them.
-    fresh_noise : bool, default=False
-        Train with noise that is new in every step, instead of the noise that each person keeps.
+        Add noise to every value on a grid, because values on a grid tell an adversary which encoder made them. A person
+        keeps her noise; training draws it anew in every step.
+    smoothing : float or "auto", default="auto"
+        σ of normal noise that is added to numbers, not to categories, in model space, where the training range is about
+        seven wide. What it blurs no density can get wrong, and no encoder can give back. "auto" takes the least σ of 0,
+        .1, .2 and .3 at which the densities explain held-out rows about as well as their own draws; .2 where fewer than
+        100 rows of a group are held out; and 0 for known densities.
+    turn : bool, default=True
+        Reflect a group about its mean before its flow, where its classes lie the other way round than those of the
+        largest group.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         Kinds of columns whose types do not tell it.
     sensitive, identifier : str, default=None
@@ -115,6 +125,12 @@ class FairFlow(Encoder):
     ----------
     held_out_log_likelihood_ : ndarray of shape (K,), or None
         Mean log p̂_a, in the table's units, of held-out rows.
+    density_gaps_ : ndarray of shape (K,), or None
+        How well a classifier tells held-out rows from draws of p̂_a: an estimate of a lower bound on TV(p̂_a, p_a).
+    smoothing_ : float
+        σ of the smoothing that was used.
+    history_ : LossHistory
+        The losses of every epoch; ``history_.plot()`` draws them.
 
     Examples
     --------
@@ -133,7 +149,7 @@ class FairFlow(Encoder):
     n_blocks: int = 4
     hidden: Sequence[int] = (50, 50)
     head: Sequence[int] = (100,)
-    density: DensityLike = "mixture"
+    density: DensityLike = "auto"
     criterion: Literal["demographic_parity", "equalized_odds", "equal_opportunity"] = "demographic_parity"
     scalarisation: Literal["convex", "chebyshev"] = "convex"
     n_epochs: int | Literal["auto"] = "auto"
@@ -145,8 +161,8 @@ class FairFlow(Encoder):
     validation: float = 0.1
     alpha: float = 0.05
     dequantise: bool = True
-    smoothing: float = 0.0
-    fresh_noise: bool = False
+    smoothing: float | Literal["auto"] = "auto"
+    turn: bool = True
     kinds: Mapping[str, str] | None = None
     sensitive: str | list[str] | None = None
     identifier: str | None = None
@@ -160,8 +176,8 @@ class FairFlow(Encoder):
 
     @property
     def traits(self) -> Traits:
-        """Invertible; values on a grid get noise (before the fit: whether they would)."""
-        randomised = self.codec_.is_randomised if "codec_" in vars(self) else self.dequantise
+        """Invertible; values on a grid and numbers get noise (before the fit: whether they would)."""
+        randomised = self.codec_.is_randomised if "codec_" in vars(self) else self.dequantise or self.smoothing != 0
         return Traits(invertible=True, randomised=randomised)
 
     def learn(self, rows: TrainingRows) -> None:
@@ -204,9 +220,7 @@ class FairFlow(Encoder):
         labels = None if label is None else label.values
         if self.criterion != "demographic_parity" and labels is None:
             raise DataError(f"criterion {self.criterion!r} speaks of labels; pass y.")
-        self.codec_ = Codec(alpha=self.alpha, dequantise=self.dequantise, smoothing=self.smoothing, key=rows.key).fit(
-            rows.X, labels, rows.kinds
-        )
+        self.codec_ = Codec(alpha=self.alpha, dequantise=self.dequantise, key=rows.key).fit(rows.X, labels, rows.kinds)
         self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(len(self.codec_.names_)))
         return fit_flows(self, labels, rows, gammas, seeds)
 
@@ -215,6 +229,24 @@ class FairFlow(Encoder):
         """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
         check_is_fitted(self, "ledger_")
         return self.flow_.held_out_log_likelihood
+
+    @property
+    def density_gaps_(self) -> FloatArray | None:
+        """How far each density is from held-out rows, at least; None when these are too few, or for known densities."""
+        check_is_fitted(self, "ledger_")
+        return self.flow_.gaps
+
+    @property
+    def smoothing_(self) -> float:
+        """σ of the noise that numbers get in model space."""
+        check_is_fitted(self, "ledger_")
+        return self.codec_.smoothing
+
+    @property
+    def history_(self) -> LossHistory:
+        """The losses of every epoch."""
+        check_is_fitted(self, "ledger_")
+        return self.flow_.history
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Return z = f_a(x) of each row; a person's noise is always the same.
@@ -239,6 +271,9 @@ class FairFlow(Encoder):
         self, X: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
     ) -> Frame:
         """Return the rows that were encoded as X, each decoded by its group's flow.
+
+        Values on a grid and categories come back exactly, unless they were smoothed: then a number comes back as the
+        grid's point nearest to its smoothed value, and is the original wherever σ is far below a step of the grid.
 
         Parameters
         ----------
@@ -292,6 +327,8 @@ class FittedFlow:
     label_densities: GroupDensities | None  # p̂(x | a, y), where the criterion speaks of labels
     label_numbers: tuple[int, ...]  # which labels these are of
     held_out_log_likelihood: FloatArray | None  # (K,): of the densities, in table units
+    gaps: FloatArray | None  # (K,): how far each density is from held-out rows, at least
+    history: LossHistory  # the losses of every epoch
 
     @cached_property
     def encoders(self) -> list[BijectiveMap]:

@@ -144,7 +144,6 @@ def law() -> Problem:
         batch_size=128,
         ramp_epochs=50,
         validation=0.01,
-        fresh_noise=True,
     )
     gammas = (0.0, 0.001, 0.02, 0.1, 0.9)
     return Problem("Law School", datasets.load_law_school, gammas, encoder, adversary_epochs=100)
@@ -167,7 +166,6 @@ def health() -> Problem:
         learning_rate=0.001,
         weight_decay=0.0,
         validation=0.2,
-        fresh_noise=True,
     )
     return Problem("Health", datasets.load_health, (0.0, 0.05, 0.1, 0.5, 0.95), encoder, adversary_epochs=80)
 
