@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -45,7 +45,7 @@ from fairflows.release.partitions import NumericView
 from fairflows.storage import model_hash
 from fairflows.table.columns import has_order
 from fairflows.table.frames import TableLike, to_pandas
-from fairflows.table.persons import RowsSeen, content_hashes
+from fairflows.table.persons import Persons, RowsSeen, content_hashes
 from fairflows.table.table import Table
 from fairflows.threads import one_thread
 
@@ -80,7 +80,7 @@ class Audit:
     delta : float
         δ of the lower bounds.
     density_gap_lower : dict of str to float
-        For each group, a lower bound on the distance between its rows and its density.
+        For each group, a lower bound on the distance between its rows, with their noise, and its density.
     released : tuple of str
         The attacked parts of the release.
     model, rows : str
@@ -423,26 +423,46 @@ class AttackedRelease:
         law = None if encoder is None else encoder.latent_law()
         if law is None:
             return
-        draws = {
-            part: law.sample_rows(int(np.bincount(self.group[part]).max()), seed)
-            for seed, part in enumerate(_JUDGED, start=1)
-        }
         for a, value in enumerate(self.groups):
-            rows, is_drawn = {}, {}
-            for part, drawn_rows in draws.items():
-                if drawn_rows is None:
-                    return
-                real = _as_modelled(law, self.X[part][self.group[part] == a])
-                drawn = drawn_rows[a].iloc[: len(real)][list(real)]
-                rows[part] = pd.concat([real, drawn], ignore_index=True)
-                is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
-            view = _view(list(rows.values()), is_drawn["fit"], 2)
-            fit, *judged = (view.features(part) for part in rows.values())
+            real = {part: self.X[part][self.group[part] == a] for part in self.X}
+            told = _told_of_flow(law, a, real) if isinstance(law, FlowLaw) else _told_of_rows(law, a, real)
+            if told is None:
+                return
+            is_drawn = {part: np.repeat([0, 1], len(rows) // 2) for part, rows in told.items()}
             for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else DENSITY_LEARNERS).items():
                 yield Trial(
-                    f"{name}, density of {value}", "white", learner, fit, is_drawn["fit"], (judged[0], judged[1]),
-                    (is_drawn["validation"], is_drawn["test"]), density_of=a,
+                    f"{name}, density of {value}", "white", learner, told["fit"], is_drawn["fit"],
+                    (told["validation"], told["test"]), (is_drawn["validation"], is_drawn["test"]), density_of=a,
                 )  # fmt: skip
+
+
+def _told_of_flow(law: FlowLaw, a: int, real: Mapping[str, pd.DataFrame]) -> dict[str, FloatArray]:
+    """Return real rows of a group and as many draws from its density, in model space, with all that tells them apart.
+
+    Real rows get new noise, since the densities are of noisy rows.
+    """
+    noisy = noisy_rows_of(law, a, real["reference"])
+    told = {}
+    for seed, part in enumerate(_JUDGED, start=1):
+        rows = real[part]
+        x, _ = law.codec.encode(rows, Persons.unnamed(len(rows)), OutsideValues(len(rows)))
+        both = np.concatenate([x, law.draw(a, len(rows), seed)])
+        ratios = noisy.column_ratios(both)
+        told[part] = np.column_stack([both, ratios, ratios.sum(axis=1), law.log_prob(a, both)])
+    return told
+
+
+def _told_of_rows(law: LatentLaw, a: int, real: Mapping[str, pd.DataFrame]) -> dict[str, FloatArray] | None:
+    """Return real rows of a group and as many draws from its density, as numbers; None for a law without rows."""
+    both = {}
+    for seed, part in enumerate(_JUDGED, start=1):
+        drawn = law.sample_rows(len(real[part]), seed)
+        if drawn is None:
+            return None
+        rows = _as_modelled(law, real[part])
+        both[part] = pd.concat([rows, drawn[a][list(rows)]], ignore_index=True)
+    view = _view(list(both.values()), np.repeat([0, 1], len(both["fit"]) // 2), 2)
+    return {part: view.features(rows) for part, rows in both.items()}
 
 
 def _scored(name: str, box: str, judged: tuple[FloatArray, FloatArray], groups: tuple[IntArray, IntArray]) -> Trial:

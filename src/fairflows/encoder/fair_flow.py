@@ -400,14 +400,19 @@ class FlowLaw(LatentLaw):
         with torch.no_grad():
             return self.flow.densities.members[group].sample(n, generator).numpy()
 
-    def inversions(self, Z: pd.DataFrame) -> list[Inversion]:
-        """Decode encoded rows by each group's inverse: all that an adversary who holds the encoders can compute."""
+    def log_prob(self, group: int, x: FloatArray) -> FloatArray:
+        """Return log p̂_a of points of model space under the density of one group, (n,)."""
         import torch
 
+        with torch.no_grad():
+            parts = torch.from_numpy(x).split(ROWS_PER_CHUNK)
+            return torch.cat([self.flow.densities.members[group].log_prob(part) for part in parts]).numpy()
+
+    def inversions(self, Z: pd.DataFrame) -> list[Inversion]:
+        """Decode encoded rows by each group's inverse: all that an adversary who holds the encoders can compute."""
         z, found = np.asarray(Z, dtype=np.float64), []
         for b in range(len(self.flow.encoders)):
             x, log_det = self.flow.decode(z, b)
-            with torch.no_grad():
-                log_p = self.flow.densities.members[b].log_prob(torch.from_numpy(x)).numpy()
+            log_p = self.log_prob(b, x)
             found.append(Inversion(self.codec.names_, self.codec.decode(x), self.codec.values(x), x, log_p, log_det))
         return found

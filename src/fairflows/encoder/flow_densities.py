@@ -57,8 +57,8 @@ def fit_densities(
 ) -> FittedDensities:
     """Fit the densities, and set the smoothing of the encoder's codec.
 
-    With ``smoothing="auto"`` σ grows until the densities explain held-out rows as well as their own draws, or until more
-    of it no longer helps. The smallest σ is taken that is about as good as any: less smoothing costs less accuracy.
+    With ``smoothing="auto"`` σ grows until the densities explain held-out rows as well as their own draws, or until
+    more of it no longer helps. Taken is the smallest σ that is about as good as any, because smoothing costs accuracy.
     """
     held = _hold_out(rows, settings.validation, settings.random_state)
     known = _known_densities(settings, device)
