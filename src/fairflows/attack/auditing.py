@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -37,6 +38,7 @@ from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
 from fairflows.certificate.certify import checked_released, most_rows_of
 from fairflows.codec import OutsideValues
+from fairflows.density.noisy_rows import NoisyRows
 from fairflows.encoder.base import Encoder, LatentLaw, encode_again, fitted_encoder
 from fairflows.encoder.fair_flow import FlowLaw
 from fairflows.encoder.fair_matching import ExactLaw
@@ -399,14 +401,23 @@ class AttackedRelease:
         if isinstance(law, FlowLaw):
             yield from self._deconvolving_trials(law, judged_groups, quick)
 
+    @cached_property
+    def _noisy_rows(self) -> list[NoisyRows]:
+        """The law of each group's noisy rows, for an encoder whose densities are those of a flow."""
+        law = None if self.innermost is None else self.innermost.latent_law()
+        if not isinstance(law, FlowLaw):
+            return []
+        rows, group = self.X["reference"], self.group["reference"]
+        return [noisy_rows_of(law, a, rows[group == a]) for a in range(len(self.groups))]
+
     def _deconvolving_trials(
         self, law: FlowLaw, judged_groups: tuple[IntArray, IntArray], quick: bool
     ) -> Iterator[Trial]:
         """Yield adversaries that take the noise off, by its law and the reference rows of every group."""
-        rows, group = self.X["reference"], self.group["reference"]
-        laws = [noisy_rows_of(law, a, rows[group == a]) for a in range(len(self.groups))]
         fit, validation, test = (
-            deconvolve(laws, law.inversions(self.latent[part]), self.latent[part].to_numpy(dtype=np.float64))
+            deconvolve(
+                self._noisy_rows, law.inversions(self.latent[part]), self.latent[part].to_numpy(dtype=np.float64)
+            )
             for part in _JUDGED
         )
         for name, scores in validation.scores.items():
@@ -425,7 +436,11 @@ class AttackedRelease:
             return
         for a, value in enumerate(self.groups):
             real = {part: self.X[part][self.group[part] == a] for part in self.X}
-            told = _told_of_flow(law, a, real) if isinstance(law, FlowLaw) else _told_of_rows(law, a, real)
+            told = (
+                _told_of_flow(law, a, self._noisy_rows[a], real)
+                if isinstance(law, FlowLaw)
+                else _told_of_rows(law, a, real)
+            )
             if told is None:
                 return
             is_drawn = {part: np.repeat([0, 1], len(rows) // 2) for part, rows in told.items()}
@@ -436,12 +451,11 @@ class AttackedRelease:
                 )  # fmt: skip
 
 
-def _told_of_flow(law: FlowLaw, a: int, real: Mapping[str, pd.DataFrame]) -> dict[str, FloatArray]:
+def _told_of_flow(law: FlowLaw, a: int, noisy: NoisyRows, real: Mapping[str, pd.DataFrame]) -> dict[str, FloatArray]:
     """Return real rows of a group and as many draws from its density, in model space, with all that tells them apart.
 
     Real rows get new noise, since the densities are of noisy rows.
     """
-    noisy = noisy_rows_of(law, a, real["reference"])
     told = {}
     for seed, part in enumerate(_JUDGED, start=1):
         rows = real[part]

@@ -26,7 +26,7 @@ from fairflows.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]
 
-N_DRAWS = 100_000
+N_DRAWS = 50_000
 """From each density, whose columns are compared with the rows'."""
 _BINS = 2**12  # of each column's law; about a thousandth of the training range wide
 _SMOOTHEST = 4  # bins: a density's columns are not resolved further

@@ -32,7 +32,7 @@ from fairflows.training.algorithm1 import (
     without_kl,
 )
 
-_DECODED_AT_A_TIME = 2**16
+_DECODED_AT_A_TIME = 2**14
 _STEPS_AT_ONCE = 32  # whose batches are drawn together: few enough that memory grows with the batch only
 
 
