@@ -328,9 +328,9 @@ class Codec:
     """Columns of a table to vectors in R^D and back.
 
     Values on a grid and categories come back bit for bit, but for the sign of a negative zero; others within rounding.
-    Smoothed numbers come back as they were smoothed, set on their grid. Later numbers between points of the grid are
-    rounded to it, and numbers outside the training range continue along the map's tangent. ``names_`` says
-    what each of the D dimensions of model space holds.
+    Smoothed numbers come back so where it is said whose they are; else as they were smoothed, set on their grid. Later
+    numbers between points of the grid are rounded to it, and numbers outside the training range continue along the
+    map's tangent. ``names_`` says what each of the D dimensions of model space holds.
 
     Parameters
     ----------
@@ -424,21 +424,21 @@ class Codec:
         if found is None:
             noted.warn()
         x, slope = self._logit(positions)
-        smoothing = self.smoothing_
-        for j in np.flatnonzero(smoothing).tolist():
-            # Of 53 bits, moved off zero by half of the last one: the quantile is finite.
-            u = persons.uniform(self.key, f"smoothing:{self.names_[j]}") + 2.0**-54
-            x[:, j] += smoothing[j] * ndtri(u)
+        for j, noise in self._normal_noise(persons):
+            x[:, j] += noise
             edge = self._edge(x[:, j])
             slope[:, j] = edge * (1 - edge)
         log_det = np.log1p(-self.alpha) * len(self._n) - self._log_width.sum() - np.log(slope).sum(axis=1)
         return x, log_det
 
-    def decode(self, x: Array) -> pd.DataFrame:
-        """Return the rows of points in model space."""
-        x = np.asarray(x, dtype=np.float64)
+    def decode(self, x: Array, persons: Persons | None = None) -> pd.DataFrame:
+        """Return the rows of points in model space, without their smoothing where the rows' named persons are given."""
+        x = np.array(x, dtype=np.float64)
         if not np.isfinite(x).all():
             raise DataError("x must be finite; it has NaN or infinity.")
+        if persons is not None and persons.named:
+            for j, noise in self._normal_noise(persons):
+                x[:, j] -= noise
         positions = self._share(x) * self._n
         column_of = {name: positions[:, j] for j, name in enumerate(self.names_)}
         frame = {}
@@ -478,6 +478,14 @@ class Codec:
     def smoothing_(self) -> Array:
         """σ of each dimension, (D,): zero for categories."""
         return np.array([self.smoothing if isinstance(part, Scale) else 0.0 for _, part in self._dimensions()])
+
+    def _normal_noise(self, persons: Persons) -> Iterator[tuple[int, Array]]:
+        """Yield the number of each dimension that is smoothed, and the noise of each row there."""
+        for j, sigma in enumerate(self.smoothing_):
+            if sigma > 0:
+                # Of 53 bits, moved off zero by half of the last one, so that the quantile is finite.
+                u = persons.uniform(self.key, f"smoothing:{self.names_[j]}") + 2.0**-54
+                yield j, sigma * ndtri(u)
 
     def _logit(self, positions: Array) -> tuple[Array, Array]:
         """Return points of model space, and ds/dx there."""

@@ -102,7 +102,7 @@ class FairFlow(Encoder):
         keeps her noise; training draws it anew in every step.
     smoothing : float or "auto", default="auto"
         σ of normal noise that is added to numbers, not to categories, in model space, where the training range is about
-        seven wide. What it blurs no density can get wrong, and no encoder can give back. "auto" takes the least σ of 0,
+        seven wide. What it blurs no density can get wrong. "auto" takes the least σ of 0,
         .1, .2 and .3 at which the densities explain held-out rows about as well as their own draws; .2 where fewer than
         100 rows of a group are held out; and 0 for known densities.
     turn : bool, default=True
@@ -256,24 +256,21 @@ class FairFlow(Encoder):
         1e-12. Rounded to float32, as files are written, they are the same number, or neighbours where the value lies on
         a rounding tie.
         """
-        import torch
-
         persons = rows.persons_or_fresh() if self.codec_.is_randomised else rows.persons
-        x = torch.from_numpy(self.codec_.encode(rows.X, persons, rows.outside)[0])
-        z, group = torch.empty_like(x), rows.map_group
-        with torch.no_grad():
-            for a in np.unique(group):
-                for part in torch.from_numpy(np.flatnonzero(group == a)).split(ROWS_PER_CHUNK):
-                    z[part] = self.flow_.encoders[a].forward(x[None, None, part])[0][0, 0]
-        return pd.DataFrame(z.numpy(), columns=list(self.output_.dtypes))
+        x = self.codec_.encode(rows.X, persons, rows.outside)[0]
+        z, group = np.empty_like(x), rows.map_group
+        for a in np.unique(group):
+            z[group == a] = self.flow_.encode(x[group == a], a)
+        return pd.DataFrame(z, columns=list(self.output_.dtypes))
 
     def inverse_transform(
         self, X: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
     ) -> Frame:
         """Return the rows that were encoded as X, each decoded by its group's flow.
 
-        Values on a grid and categories come back exactly, unless they were smoothed: then a number comes back as the
-        grid's point nearest to its smoothed value, and is the original wherever σ is far below a step of the grid.
+        Values on a grid and categories come back exactly. So do smoothed numbers of persons with names, whose noise the
+        key tells. Those of others come back as they were smoothed, set on their grid: the original only where σ is far
+        below a step of the grid.
 
         Parameters
         ----------
@@ -282,34 +279,22 @@ class FairFlow(Encoder):
         sensitive_features : array, default=None
             Their groups, unless a column of X holds them.
         persons : Persons, default=None
-            Not used: the noise is taken off by rounding.
+            Who is who; by default as the identifier says, where X has it.
         """
         check_is_fitted(self, "ledger_")
         rows = read_latent(self, X, sensitive_features, persons, by_person=False)
-        return handed_over(X, self.decode(rows.X.to_numpy(dtype=np.float64), rows.group))
+        return handed_over(X, self.decode(rows.X.to_numpy(dtype=np.float64), rows.group, rows.persons))
 
-    def decode(self, z: FloatArray, group: Groups) -> pd.DataFrame:
-        """Return the rows f_a⁻¹(z) behind points, each of a group."""
+    def decode(self, z: FloatArray, group: Groups, persons: Persons | None = None) -> pd.DataFrame:
+        """Return the rows f_a⁻¹(z) behind points, each of a group; without their smoothing, given named persons."""
         x = np.empty_like(z)
         for a in np.unique(group):
             x[group == a] = self.flow_.decode(z[group == a], a)[0]
-        return self.codec_.decode(x)
+        return self.codec_.decode(x, persons)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the class by the encoder's own classifier on z."""
         return label_values(self)[self.flow_.predicted(self.encode(rows).to_numpy())]
-
-    def log_prob_rows(self, rows: Rows) -> FloatArray:
-        """Return log p̂_a of each row that `read` returned, under its own group's density and in table units."""
-        import torch
-
-        x, log_det = self.codec_.encode(rows.X, rows.persons, rows.outside)
-        log_p = np.empty(len(x))
-        with torch.no_grad():
-            for a in np.unique(rows.group):
-                mine = rows.group == a
-                log_p[mine] = self.flow_.densities.members[a].log_prob(torch.from_numpy(x[mine])).numpy()
-        return log_p + log_det
 
     def latent_law(self) -> FlowLaw:
         """Return the groups' laws of z under the densities that the encoder was trained with."""
@@ -334,6 +319,16 @@ class FittedFlow:
     def encoders(self) -> list[BijectiveMap]:
         """Each group's f_a by itself, for points (1, 1, n, D)."""
         return [self.bijection.select_group(a).prepared() for a in range(self.bijection.n_groups)]
+
+    def encode(self, x: FloatArray, group: int) -> FloatArray:
+        """Return f_a(x) of points (n, D) of one group."""
+        import torch
+
+        with torch.no_grad():
+            parts = [
+                self.encoders[group].forward(part[None, None])[0] for part in torch.tensor(x).split(ROWS_PER_CHUNK)
+            ]
+        return torch.cat([z[0, 0] for z in parts]).numpy()
 
     def decode(self, z: FloatArray, group: int) -> tuple[FloatArray, FloatArray]:
         """Return f_a⁻¹(z) and its log-determinant, of points (n, D) of one group."""
