@@ -92,7 +92,8 @@ GIVE_CELLS = {
 }  # fmt: skip
 HAVE_A_LAW = INVERTIBLE
 TOSS_COINS = {
-    "best cells", "best cells without the attribute", "matched tree", "flow", "smoothed flow", "FCRL", "matching with coins",
+    "best cells", "best cells without the attribute", "matched tree", "flow", "smoothed flow", "FCRL",
+    "matching with coins",
     "cross-fitted best cells", "cross-fitted cells of rows",
 }  # fmt: skip
 PLAIN_ROWS = {"rows as they are", "cells of rows", "cross-fitted cells of rows"}

@@ -28,7 +28,7 @@ def opposed_groups(rows: Sequence[Tensor], labels: Sequence[Tensor]) -> list[boo
     classes = [set(y.unique().tolist()) for y in labels]
 
     def differences(a: int, shared: list[int]) -> Tensor:
-        means = torch.stack([rows[a][labels[a] == c].double().mean(0) for c in shared])
+        means = torch.stack([rows[a][labels[a] == c].cpu().double().mean(0) for c in shared])
         return means - means.mean(0)
 
     opposed = []

@@ -42,9 +42,8 @@ class Zuko(Bijection):
         self, flow: Any, n_features: int = 2, *, n_groups: int = 2, seeds: Sequence[int] = (0,), **options: Any
     ):
         super().__init__()
-        self.flow, self.n_features, self.options = flow, n_features, options
-        if isinstance(flow, type):
-            self.flow = flow.__name__
+        self.n_features, self.options = n_features, options
+        self._given = (flow.__name__ if isinstance(flow, type) else flow,)  # in a tuple, as no part of this module
         directions = _Directions(_new_flow(self.flow, n_features, options))
         starts = [_start(directions, seed) for seed in seeds]
         self._parameters_of = list(starts[0])
@@ -56,6 +55,11 @@ class Zuko(Bijection):
         for number, (_, buffer) in enumerate(directions.named_buffers()):
             self.register_buffer(f"buffer_{number}", buffer)
         self._directions = (directions,)  # in a tuple: it lends its code, and its own weights are never used
+
+    @property
+    def flow(self) -> str | nn.Module:
+        """The name of the class, or the flow that was given."""
+        return self._given[0]
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

@@ -102,7 +102,7 @@ class Density(nn.Module, ABC):
     def score(self, x: Tensor) -> float:
         """Return the mean log-likelihood of rows; held-out rows give an honest figure."""
         with torch.no_grad():
-            return float(torch.cat([self.log_prob(part) for part in x.split(8192)]).double().mean())
+            return float(torch.cat([self.log_prob(part) for part in x.split(8192)]).cpu().double().mean())
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments, which every density keeps under their names."""

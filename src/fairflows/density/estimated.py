@@ -126,7 +126,7 @@ class MixtureStack:
         self._whitening = whitening.movedim(1, 2).flatten(2)
         self._offset = -torch.einsum("gcd,gcde->gce", means, whitening).flatten(1).unsqueeze(1)
         self._means = means.flatten(1).unsqueeze(1)
-        self._colouring = torch.linalg.inv(whitening).movedim(1, 2).flatten(2)
+        self._colouring = torch.linalg.inv(whitening.cpu()).to(whitening).movedim(1, 2).flatten(2)
         self._constant = (
             self.log_weights
             + whitening.diagonal(dim1=-2, dim2=-1).log().sum(-1)

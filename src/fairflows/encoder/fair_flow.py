@@ -117,7 +117,8 @@ class FairFlow(Encoder):
     random_state : int, default=0
         Seed of densities, weights and batches.
     device : str, default="auto"
-        "auto" takes a GPU where there is one.
+        "auto" takes a CUDA GPU where there is one; "mps" is the GPU of a Mac, which has no double precision and so no
+        known densities.
     progress : bool, default=False
         Show a progress bar.
 
@@ -376,6 +377,8 @@ class FlowLaw(LatentLaw):
                 raise DataError(f"the encoder has no densities given label {label!r}; fit it with another criterion.")
             densities = self.flow.label_densities.for_label(self.labels.index(label))
         device = chosen_device(self.device)
+        if device.type == "mps":  # which has no double precision
+            device = torch.device("cpu")
         generator = torch.Generator(device).manual_seed(random_state)
         bijection = copy.deepcopy(self.flow.bijection).to(device)
         return log_density_table(bijection, copy.deepcopy(densities).to(device), n, generator)[0].numpy()

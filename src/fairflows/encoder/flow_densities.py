@@ -172,6 +172,8 @@ def _known_densities(settings: FairFlow, device: torch.device) -> GroupDensities
         return None
     if settings.criterion != "demographic_parity":
         raise DataError("known densities go with criterion='demographic_parity' only.")
+    if device.type == "mps":
+        raise DataError("known densities need double precision, which device='mps' lacks: take device='cpu'.")
     # They were stated in table units.
     low, width = (torch.as_tensor(values, dtype=torch.float64) for values in settings.codec_.units_)
     known = [density if isinstance(density, Density) else KnownDensity(density) for density in given]

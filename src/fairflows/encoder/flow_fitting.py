@@ -49,9 +49,9 @@ def fit_flows(
     used = label_densities or densities
     result = train(bijection, head, used, fitted.rows, gamma=gamma, seeds=model_seeds, settings=training)
 
-    bijection, densities = bijection.double().cpu(), densities.double().cpu()
-    head = None if head is None else head.double().cpu()
-    label_densities = None if label_densities is None else label_densities.double().cpu()
+    bijection, densities = bijection.cpu().double(), densities.cpu().double()
+    head = None if head is None else head.cpu().double()
+    label_densities = None if label_densities is None else label_densities.cpu().double()
     gaps = np.array([gap.distance for gap in fitted.gaps]) if fitted.gaps else None
     return [
         None
@@ -64,7 +64,7 @@ def fit_flows(
             fitted.label_numbers,
             fitted.held_out_log_likelihood,
             gaps,
-            LossHistory(*(losses[:, m].double().cpu().numpy() for losses in (result.task, result.kl, result.joint))),
+            LossHistory(*(losses[:, m].cpu().double().numpy() for losses in (result.task, result.kl, result.joint))),
         )
         for m in _best_restarts(result, settings.n_restarts)
     ]

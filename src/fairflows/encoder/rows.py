@@ -18,7 +18,7 @@ from scipy.stats import poisson
 from sklearn.utils.validation import check_array, validate_data
 
 from fairflows.codec import OutsideValues
-from fairflows.exceptions import DataError, warn_user
+from fairflows.exceptions import DataError, warn_user_once
 from fairflows.table.columns import (
     Schema,
     check_kinds,
@@ -150,7 +150,7 @@ class Rows:
     def persons_or_fresh(self) -> Persons:
         """Return the persons whose coins the rows get; warn where they are unnamed and the coins fresh."""
         if not self.persons.named:
-            warn_user(FRESH_COINS)
+            warn_user_once(FRESH_COINS)
         return self.persons
 
 

@@ -356,7 +356,7 @@ def log_density_table(bijection: Bijection, densities: GroupDensities, n: int, g
     """
     most = max(1, _DECODED_AT_A_TIME // densities.n_groups**2)  # draws that all groups decode at a time
     sizes = [min(most, n - start) for start in range(0, checked_draws(n, densities.n_groups), most)]
-    return torch.cat([_log_densities(bijection, densities, size, generator).double().cpu() for size in sizes], dim=1)
+    return torch.cat([_log_densities(bijection, densities, size, generator).cpu().double() for size in sizes], dim=1)
 
 
 def _log_densities(bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator) -> Tensor:
