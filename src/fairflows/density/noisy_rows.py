@@ -29,7 +29,7 @@ FloatArray = npt.NDArray[np.float64]
 N_DRAWS = 50_000
 """From each density, whose columns are compared with the rows'."""
 _BINS = 2**12  # of each column's law; about a thousandth of the training range wide
-_SMOOTHEST = 4  # bins: a density's columns are not resolved further
+_SMOOTHEST = 12  # bins: a density's columns are not resolved further
 _MOST_ROWS = 5_000  # whose noise kernels make up the law of whole rows
 _AT_A_TIME = 2_000  # rows whose distances from all of these are computed together
 _MOST_LEARNT = 20_000  # rows that a density is told from
@@ -77,8 +77,9 @@ class NoisyRows:
         step = (high - low).mean(axis=0)
         self._columns = {}
         for j in np.flatnonzero((sigma > 0) | (step > 0)):
-            margin = 6 * sigma[j] + 1e-6
-            edges = np.linspace(low[:, j].min() - margin, high[:, j].max() + margin, _BINS + 1)
+            first, last = low[:, j].min(), high[:, j].max()
+            margin = 6 * sigma[j] + 0.03 * (last - first)  # wider than the blur, which would lose mass at the ends
+            edges = np.linspace(first - margin, last + margin, _BINS + 1)
             real = ColumnLaw.of(edges, _distribution(low[:, j], high[:, j], edges), sigma[j])
             drawn = np.searchsorted(np.sort(draws[:, j]), edges) / len(draws)
             blur = max(0.3 * sigma[j], _SMOOTHEST * (edges[1] - edges[0]))
