@@ -33,7 +33,7 @@ class Output:
     """What a method gives for rows: its answers, and what it hands over."""
 
     answers: np.ndarray
-    handed_over: pd.DataFrame
+    as_input_type: pd.DataFrame
 
 
 Method = Callable[[Table], Callable[[Table], Output]]
@@ -89,7 +89,7 @@ METHODS: dict[str, Method] = {
     "fairlearn `CorrelationRemover` | a table": correlation_remover,
     "`FairMatching(density='counts')` | a table": encoder(lambda: FairMatching(density="counts")),
     "`Release(FairMatching(density='counts'), n_cells=8)` | one of 8 cells": encoder(
-        lambda: Release(FairMatching(density="counts"), n_cells=8, output="cell", n_folds=1)
+        lambda: Release(FairMatching(density="counts"), n_cells=8, output="cell")
     ),
     "`FairCells(8, target=0.07)` | one of 8 cells": encoder(lambda: FairCells(8, target=0.07)),
     "`FairCells(8, target=0.1, attribute='training')` | one of 8 cells": encoder(
@@ -106,7 +106,7 @@ def measure(method: Method, train: Table, seen_by_adversaries: Table, test: Tabl
     use = method(train)
     learnt_from, attacked = use(seen_by_adversaries), use(test)
     found = audit(
-        (learnt_from.handed_over.reset_index(drop=True), attacked.handed_over.reset_index(drop=True)),
+        (learnt_from.as_input_type.reset_index(drop=True), attacked.as_input_type.reset_index(drop=True)),
         seen_by_adversaries,
         test,
         quick=True,

@@ -50,9 +50,11 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.cell_programme import BinnedScores, CellProgramme, PlannedProgramme, Solution
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.encoder.rows import Label, TrainingRows
+from fairflows.encoder.label import Label
+from fairflows.encoder.rows import TrainingRows
 from fairflows.paper.baselines import FARE
 from fairflows.paper.datasets import load_health, read_acs
+from fairflows.table.domain import Codes
 from fairflows.table.table import Table
 
 Ints = npt.NDArray[np.intp]
@@ -280,15 +282,15 @@ def cells_by(encoder: Encoder, parts: Parts) -> tuple[Ints, Ints, Ints]:
 
 @dataclass(frozen=True)
 class PlacesOnce(BinnedScores):
-    """Scores and bins that find the bins of the same persons once."""
+    """Scores and bins that find the bins of the same rows once."""
 
     known: dict[str, Ints] = field(default_factory=dict)
 
-    def places(self, X: pd.DataFrame, group: Ints) -> Ints:
-        """Return each row's bin; the index of rows names their persons, and Health's rows differ in length too."""
-        name = str(joblib.hash((len(X), X.index)))
+    def places(self, codes: Codes, group: Ints) -> Ints:
+        """Return each row's bin."""
+        name = str(joblib.hash((codes, group)))
         if name not in self.known:
-            self.known[name] = super().places(X, group)
+            self.known[name] = super().places(codes, group)
         return self.known[name]
 
 

@@ -20,10 +20,9 @@ import numpy as np
 import pandas as pd
 
 from fairflows.bounds import cell_upper_bound, fare_upper_bound
-from fairflows.encoder.base import cells_of, read_again
+from fairflows.encoder.base import cells_of, read_repeatable
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataWarning
-from fairflows.paper.baselines import RawFeatures
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
 from fairflows.release.release import Release
 from fairflows.table.examples import load_adult
@@ -58,8 +57,6 @@ def on_dataset(name: str) -> list[dict[str, Any]]:
     train, validation, test = DATA[name]().split(random_state=0)
     most = int(train.persons.rows_each().max())
     encoder = FairMatching(key=bytes(32), density="counts").fit(train)
-    rows = read_again(encoder, train)
-    Z = encoder.encode(rows)
     parts = {
         "validation": validation.one_row_per_person(0),
         "persons": test.one_row_per_person(0),
@@ -67,12 +64,10 @@ def on_dataset(name: str) -> list[dict[str, Any]]:
     }
     found = []
     for k in N_CELLS:
-        release = Release(RawFeatures(), n_cells=k, random_state=0, output="cell", n_folds=1).fit_around(
-            encoder, rows, Z, train.y
-        )
+        release = Release.around(encoder, train, n_cells=k, random_state=0, output="cell")
         counts = {part: counted(release, table) for part, table in parts.items()}
         persons = parts["persons"]
-        predicted = release.predict_rows(read_again(release, persons))
+        predicted = release.predict_rows(read_repeatable(release, persons))
         metrics = group_metrics(count_labels([0, 1], persons.y, predicted, persons.a.to_numpy(), 2))
         base = np.bincount(train.a.to_numpy(), minlength=2)
         found.append(

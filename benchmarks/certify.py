@@ -39,7 +39,7 @@ def main() -> None:
     timed("audit Adult, FairMatching, quick", lambda: audit(matching, train, test, quick=True, n_jobs=2))
     timed("certify Adult, FairMatching", lambda: certify(matching, test, audit=found))
 
-    cells = Release(FairMatching(density="counts"), n_cells=8, output="cell", n_folds=1).fit(train)
+    cells = Release(FairMatching(density="counts"), n_cells=8, output="cell").fit(train)
     certificate = timed("certify Adult, FairMatching, 8 cells", lambda: certify(cells, test, target=0.05))
     right = cells.predict(test) == test.y.to_numpy()
     balanced = sum(right[(test.a == a).to_numpy()].mean() for a in test.groups) / len(test.groups)

@@ -106,7 +106,7 @@ def on_split(
                 "seed": seed,
                 "persons": len(counted),
                 "certified": float(cell_upper_bound(np.stack(counts), DELTA)),
-                "label": float((tree.label_.predict(tree.levels_[after]) == truth).mean()),
+                "label": float((tree.label_.predict(tree.cell_means_[after]) == truth).mean()),
                 "others": float(np.mean(others)),
                 "majority": float(np.mean(nothing)),
                 "fit s": seconds,

@@ -30,7 +30,7 @@ from sklearn.base import clone
 
 from fairflows.attack.auditing import audit
 from fairflows.bounds import cell_upper_bound, total_variation
-from fairflows.encoder.base import Encoder, is_fitted, label_values, read_again
+from fairflows.encoder.base import Encoder, is_fitted, label_values, read_repeatable
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_tree import FairTree
@@ -105,7 +105,7 @@ def depends_on_unit(method: str) -> bool:
 
 def in_cells(encoder: Encoder) -> Release:
     """Return a release of eight cells of an encoder, fitted to all training persons."""
-    return Release(encoder, n_cells=8, output="cell", n_folds=1)
+    return Release(encoder, n_cells=8, output="cell")
 
 
 def all_strengths(estimator: Encoder, table: Table, strengths: Sequence[float], seed: int) -> list[Encoder]:
@@ -113,7 +113,8 @@ def all_strengths(estimator: Encoder, table: Table, strengths: Sequence[float], 
     if not isinstance(estimator, Release):
         return estimator.fit_path(table, strengths=strengths, seeds=[seed])
     encoders = all_strengths(estimator.encoder, table, strengths, seed)
-    return [clone(estimator).fit_around(e, e.read(table), None, table.y) if is_fitted(e) else e for e in encoders]
+    settings = {name: value for name, value in estimator.get_params(deep=False).items() if name != "encoder"}
+    return [Release.around(e, table, **settings) if is_fitted(e) else e for e in encoders]
 
 
 def methods(n_certify: int, unit: Unit, quick: bool, device: str) -> dict[str, tuple[Encoder, Sequence[float]]]:
@@ -150,7 +151,7 @@ METHODS = tuple(methods(2, "person", True, "cpu"))
 def measured(encoder: Encoder, parts: Parts, unit: Unit) -> dict[str, object]:
     """What a release keeps and what is certified of it, on certification persons."""
     rows = parts.counted(unit)
-    counts, predicted = cells_by_group(encoder, rows), encoder.predict_rows(read_again(encoder, rows))
+    counts, predicted = cells_by_group(encoder, rows), encoder.predict_rows(read_repeatable(encoder, rows))
     groups, y = rows.group_numbers(encoder.groups_), labels_of(rows)
     metrics = group_metrics(count_labels(label_values(encoder), y, predicted, groups, len(counts)))
     found: dict[str, object] = {

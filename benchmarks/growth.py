@@ -143,8 +143,8 @@ def encoder_named(name: str, n_cells: int = 64, *, briefly: bool = False) -> Enc
         "FairCells": lambda: FairCells(target=0.9, n_cells=n_cells, n_certify=10_000_000),
         "FairMatching": FairMatching,
         "FairFlow": lambda: FairFlow(n_epochs=2) if briefly else FairFlow(),
-        "Release": lambda: Release(FairTree(n_cells), output="cell"),
-        "one model": lambda: Release(FairMatching(density="counts"), n_cells=n_cells, output="cell", n_folds=1),
+        "Release": lambda: Release(FairTree(), n_cells=n_cells, output="cell"),
+        "one model": lambda: Release(FairMatching(density="counts"), n_cells=n_cells, output="cell"),
     }
     return made[name]()
 

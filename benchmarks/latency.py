@@ -24,7 +24,7 @@ from growth import as_table, drawn_rows, encoder_named
 from fairflows import Release
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.stream import encode_batch
+from fairflows.stream.batches import encode_batch
 
 N_COLUMNS, N_GROUPS = 8, 2
 N_FITTED = 20_000
@@ -32,7 +32,7 @@ WARM_UP = 20
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     name: lambda name=name: encoder_named(name, briefly=True)
     for name in ("FairTree", "FairCells", "FairMatching", "FairFlow", "Release", "one model")
-} | {"FairTree, whole rows": lambda: Release(FairTree(64), n_folds=1)}
+} | {"FairTree, whole rows": lambda: Release(FairTree(), n_cells=64)}
 
 
 def main() -> None:

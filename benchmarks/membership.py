@@ -48,9 +48,8 @@ def measured(source: Source, seed: int) -> dict[str, float]:
     frame = source.frame.sample(frac=1, random_state=seed).reset_index(drop=True)
     n = min(len(frame) // 2, MOST_FITTED)
     fitted = ff.Table(frame[:n], sensitive=source.sensitive, label=source.label)
-    n_cells = max(4, min(64, n // ROWS_PER_CELL))
-    tree = ff.FairTree(n_cells).fit(fitted)
-    cells = np.asarray(tree.cells(tree.read(fitted)))
+    tree = ff.FairTree(max(4, min(64, n // ROWS_PER_CELL))).fit(fitted)
+    cells, n_cells = np.asarray(tree.cells(tree.read(fitted))), tree.n_cells_
     real = frame.drop(columns=source.sensitive)
     members, others = real[:n], real[n : 2 * n].reset_index(drop=True)
     y = None if source.label is None else members[[source.label]]

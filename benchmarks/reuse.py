@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from fronts import Parts, measured, methods
+from fronts import Parts, all_strengths, measured, methods
 
 from fairflows.encoder.base import Encoder, cells_of
 from fairflows.paper.experiments.result import FIRST_SEED
@@ -64,7 +64,7 @@ def main() -> None:
         parts = Parts.of("Health", seed, quick=False)
         estimators = methods(parts.test.persons.n, "person", False, asked.device)
         for method, settings in SETTINGS.items():
-            fitted = estimators[method][0].fit_many(parts.fit, strengths=settings, seeds=[seed])
+            fitted = all_strengths(estimators[method][0], parts.fit, settings, seed)
             for setting, encoder in zip(settings, fitted, strict=True):
                 about = {"method": method, "setting": setting}
                 rows.append(about | measured(encoder, parts, "person") | reuse(encoder, parts))

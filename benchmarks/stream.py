@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from fairflows import FairFlow
 from fairflows.paper import load_crime
 from fairflows.storage import load, save
-from fairflows.stream import encode_file
+from fairflows.stream.files import encode_file
 
 
 def write_rows(path: Path, n_rows: int) -> None:

@@ -54,12 +54,7 @@ from fairflows.paper.experiments.problems import (
 from fairflows.paper.experiments.result import Setting
 from fairflows.paper.experiments.trade_offs import PAPER_AREAS, SCALARISATION_GAMMAS
 from fairflows.paper.experiments.trade_offs import area as area_under
-from fairflows.paper.experiments.trained_heads import (
-    adversary_accuracies,
-    balanced_accuracy,
-    latents,
-    standardised,
-)
+from fairflows.paper.experiments.trained_heads import adversary_accuracies, balanced_accuracy, latents, standardised
 from fairflows.table.persons import Persons
 from fairflows.training.loop import GroupRows, TrainingSettings, train
 

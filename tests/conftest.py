@@ -62,7 +62,7 @@ def pytest_fixture_setup(fixturedef, request):
 @pytest.fixture(scope="session", autouse=True)
 def repeatable_keys():
     """Secret keys that follow from the name of the fixture or test; other ones with FAIRFLOWS_TEST_KEYS=2 and so on."""
-    from fairflows.table import persons  # after the number of threads is set
+    from fairflows.table import keys  # after the number of threads is set
 
     salt = os.environ.get("FAIRFLOWS_TEST_KEYS", "1")
     drawn: Counter[str] = Counter()
@@ -74,7 +74,7 @@ def repeatable_keys():
         return hashlib.shake_256(f"{salt} {whose} {drawn[whose]}".encode()).digest(n)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(persons, "secrets", SimpleNamespace(token_bytes=token_bytes))
+        patch.setattr(keys, "secrets", SimpleNamespace(token_bytes=token_bytes))
         yield
 
 
@@ -142,10 +142,10 @@ def few_trees():
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     from fairflows.attack import adversaries
-    from fairflows.encoder import fair_tree
+    from fairflows.encoder import tree_scores
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(fair_tree._BOOSTING, "max_iter", 10)
+        patch.setitem(tree_scores._BOOSTING, "max_iter", 10)
         for boosting in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
             patch.setitem(boosting.__init__.__kwdefaults__, "max_iter", 10)
             patch.setitem(boosting.__init__.__kwdefaults__, "max_leaf_nodes", 8)
@@ -156,15 +156,15 @@ def few_trees():
 @pytest.fixture(scope="module")
 def few_measured():
     """What released rows still tell is measured on few of them, by few trees, where how much it is does not matter."""
-    from fairflows import worth
+    from fairflows.worth import label_worth, leakage, likeness
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worth, "_WORK", 0)
-        patch.setattr(worth, "_COMPARED", 300)
-        patch.setattr(worth, "_SETS", 5)
-        patch.setattr(worth, "_FEWEST_ROWS", 300)
-        patch.setitem(worth._BOOSTING, "max_iter", 5)
-        patch.setattr(worth, "_TREES", 2)
+        patch.setattr(leakage, "_WORK", 0)
+        patch.setattr(leakage, "_FEWEST_ROWS", 300)
+        patch.setattr(leakage, "_TREES", 2)
+        patch.setattr(likeness, "_COMPARED", 300)
+        patch.setattr(likeness, "_SETS", 5)
+        patch.setitem(label_worth.BOOSTING, "max_iter", 5)
         yield
 
 

@@ -11,7 +11,7 @@ from fairflows import Encoder, FairTree
 from fairflows.encoder.base import CELL, LatentLaw, Traits
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.paper.baselines import RawFeatures
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 
 
 @dataclass(eq=False, repr=False)
@@ -28,7 +28,7 @@ class FixedCells(Encoder):
 
     @property
     def traits(self):
-        return Traits(needs_attribute=False, learns_groups=False, cells=(self.n_cells,))
+        return Traits(needs_attribute=False, learns_groups=False, n_cells=self.n_cells)
 
     def learn(self, rows):
         self.n_cells_, self.output_ = self.n_cells, CELL

@@ -10,7 +10,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     ["pandas", "pytest", "sklearn.ensemble", "fairflows.certificate.certify", "fairflows.cli.main",
      "fairflows.encoder.fair_matching", "fairflows.release.release", "fairflows.storage",
-     "fairflows.stream"]
+     "fairflows.stream.files"]
 )  # fmt: skip
 
 

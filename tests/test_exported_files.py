@@ -10,7 +10,7 @@ from known_tables import people
 
 import fairflows as ff
 from fairflows.exports import croissant
-from fairflows.report.words import consequences, not_covered
+from fairflows.report.verdict import consequences, not_covered
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* of these rows are of persons of the table that was released")
 

@@ -95,7 +95,7 @@ def test_the_root_holds_only_what_stands_alone():
     assert sorted(path.name for path in SOURCE.iterdir() if path.is_file()) == [
         "__init__.py", "__init__.pyi", "__main__.py", "card.html.jinja", "codec.py",
         "display.py", "exceptions.py", "explain.py", "exports.py", "py.typed",
-        "steps.py", "storage.py", "stream.py", "threads.py", "tradeoff.py", "workflow.py", "worth.py",
+        "steps.py", "storage.py", "threads.py", "tradeoff.py", "workflow.py", "worth.py",
     ]  # fmt: skip
 
 

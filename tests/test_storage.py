@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import stat
@@ -13,11 +14,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from damages import flipped
 from torch import distributions as td
 
 from fairflows import DataError, FairCells, FairFlow, FairMatching, FairTree, Release, Table, load, save
+from fairflows.certificate.model_hash import model_hash
 from fairflows.density import FlowDensity, KnownDensity, MixtureDensity
-from fairflows.storage import _HOMES, FORMAT, class_named, model_hash
+from fairflows.storage import _HOMES, FORMAT, class_named
 
 pytestmark = pytest.mark.usefixtures("few_trees", "short_made")
 
@@ -65,8 +68,11 @@ ENCODERS = {
     "tree": (FairTree(4), None),
     "cells": (FairCells(4, target=0.5, n_certify=20_000), None),
     "cells without the attribute": (FairCells(4, target=0.5, n_certify=20_000, attribute="training"), None),
-    "release": (Release(FairTree(4, identifier="name"), output="cell"), None),
-    "cross-fitted cells": (Release(FairCells(4, target=0.5, n_certify=20_000, identifier="name"), output="cell"), None),
+    "release": (Release(FairTree(identifier="name"), n_cells=4, output="cell"), None),
+    "held-out cells": (
+        Release(FairCells(n_certify=20_000, identifier="name"), n_cells=4, target=0.5, output="cell"),
+        None,
+    ),
 }
 
 
@@ -153,22 +159,22 @@ def test_a_spline_keeps_its_halves_when_torch_draws_others(tmp_path, monkeypatch
 
 def test_column_types_are_saved_under_names_that_every_pandas_knows(tmp_path):
     """A model saved under pandas 3, where text is of the type "str", is loaded under pandas 2.3, and the reverse."""
-    text = ["a", "b", None] * 20
+    text = ["a", "b", None] * 40
     columns = {
         "inferred": pd.Series(text),
         "object": pd.Series(text, dtype=object),
         "string": pd.Series(text, dtype="string"),
         "category": pd.Series(text, dtype="category"),
         "category of string": pd.Series(text, dtype="string").astype("category"),
-        "whole": pd.Series([1, 2, None] * 20, dtype="Int64"),
-        "yes": pd.Series([True, False, None] * 20, dtype="boolean"),
-        "x": np.linspace(0, 1, 60),
-        "day": pd.date_range("2020-01-01", periods=60),
-        "hour": pd.date_range("2020-01-01", periods=60, freq="h", tz="Europe/Berlin"),
-        "lasts": pd.to_timedelta(range(60), unit="min"),
+        "whole": pd.Series([1, 2, None] * 40, dtype="Int64"),
+        "yes": pd.Series([True, False, None] * 40, dtype="boolean"),
+        "x": np.linspace(0, 1, 120),
+        "day": pd.date_range("2020-01-01", periods=120),
+        "hour": pd.date_range("2020-01-01", periods=120, freq="h", tz="Europe/Berlin"),
+        "lasts": pd.to_timedelta(range(120), unit="min"),
     }
-    table = Table(pd.DataFrame(columns), sensitive=["f", "m"] * 30, label=[0, 0, 1] * 20)
-    save(Release(FairTree(n_cells=2), n_folds=1).fit(table), tmp_path / "model")
+    table = Table(pd.DataFrame(columns), sensitive=["f", "m"] * 60, label=[0, 0, 1] * 40)
+    save(Release(n_cells=2).fit(table), tmp_path / "model")
     names = {
         value["text"] for kind in ("type", "pandas type") for value in saved_values(tmp_path / "model", "kind", kind)
     }
@@ -255,7 +261,7 @@ def edit(path, **values):
         (lambda f: edit(f / "model.json", format=True), "states no format"),
         (lambda f: (f / "model.json").write_text("[" * 100_000), "nested more than 100 levels deep"),
         (lambda f: (f / "model.json").write_bytes(b"\xff"), "not UTF-8 text"),
-        (lambda f: (f / "ledger.json").write_text('{"used":' + "[" * 999 + "]" * 999 + "}"), "levels deep"),
+        (lambda f: (f / "ledger.json").write_text('{"used":' + "[" * 999 + "]" * 999 + "}"), "the ledger is damaged"),
         (lambda f: (f / "ledger.json").unlink(), r"ledger\.json: there is no such file"),
         (lambda f: os.truncate(f / "weights.safetensors", 2**40), "damaged or cut off"),
         (lambda f: edit(f / "model.json", format="new"), "states no format"),
@@ -268,6 +274,16 @@ def test_damage_is_reported(saved, harm, message):
     harm(saved)
     with pytest.raises(DataError, match=message):
         load(saved)
+
+
+def test_no_changed_bit_of_the_ledger_goes_unnoticed(saved):
+    """Of 100 bits 60 could change: rows of the training table then passed for new ones."""
+    rng, path = random.Random(0), saved / "ledger.json"
+    whole = path.read_bytes()
+    for _ in range(100):
+        path.write_bytes(flipped(whole, rng))
+        with pytest.raises(DataError, match="ledger"):
+            load(saved)
 
 
 def forge(folder, change):

@@ -7,10 +7,10 @@ from fairlearn.metrics import demographic_parity_difference, equal_opportunity_d
 from scipy.stats import t
 from sklearn.metrics import accuracy_score
 
-from fairflows import DataError, FairFlow, FairMatching, Frontier, Release, certify, frontier
+from fairflows import DataError, FairFlow, Frontier, Release, certify, frontier
 from fairflows.density import MixtureDensity
 from fairflows.paper.gaussians import make_gaussians
-from fairflows.tradeoff import check_target, count_labels, group_metrics, with_cells
+from fairflows.tradeoff import check_target, count_labels, group_metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
 
@@ -92,29 +92,14 @@ def test_a_certificate_draws_afresh_after_a_choice(blobs):
     assert certificate.find("model").observed != front.to_frame()["delta"].iloc[0]
 
 
-def test_the_best_within_the_target_else_the_closest():
+def test_the_most_accurate_within_the_target_is_taken():
     measured = pd.DataFrame(
         {"strength": 0.0, "seed": 0, "delta": [0.3, 0.1, 0.2, np.nan], "accuracy": [0.9, 0.7, 0.8, 0]}
     )
-    front = Frontier([], measured)
-    assert [front.best_for(target) for target in (0.25, 0.5, 0.05)] == [2, 0, 1]
-    with pytest.raises(DataError, match="all of them diverged"):
-        Frontier([], measured.tail(1)).best_for(0.5)
-    by_cells = measured.drop(columns="accuracy").assign(n_cells=[8, 2, 4, 0])
-    assert Frontier([], by_cells).best_for(0.25) == 2
-
-
-def test_cells_are_judged_by_the_bound_to_expect(categorical_table):
-    train, validation, certifying = categorical_table.split(random_state=0)
-    front = frontier(FairMatching(density="counts"), train, strengths=[0.0, 1.0], validation=validation)
-    cells = with_cells(front, train, validation, certifying, delta=0.05, most_rows=1)
-    frame = cells.to_frame()
-    assert list(frame) == ["strength", "seed", "n_cells", "delta", "accuracy"]
-    assert (frame.groupby("strength")["n_cells"].diff().dropna() > 0).all()
-    assert frame["delta"].iloc[0] > 0.2
-    assert frame["delta"].between(0, 1).all()
-    release = cells.encoders[cells.best_for(0.4)]
-    assert certify(release, certifying).cell_upper < 0.5
+    front = Frontier(["a", "b", "c", "d"], measured)
+    assert [front.select(target=target) for target in (0.25, 0.5, 0.15)] == ["c", "a", "b"]
+    with pytest.raises(DataError, match=r"No model .* target = 0\.05; the closest has delta 0\.100"):
+        front.select(target=0.05)
 
 
 def test_a_target_that_so_few_persons_cannot_show_is_refused(categorical_table):
@@ -125,7 +110,6 @@ def test_a_target_that_so_few_persons_cannot_show_is_refused(categorical_table):
         check_target(0, categorical_table, 0.05)
     with pytest.warns(UserWarning, match="Every release meets a distance of 1"):
         check_target(1, categorical_table, 0.05)
-    check_target(0.01, None, 0.05)  # a latent: nothing is counted
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])

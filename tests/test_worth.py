@@ -6,12 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from known_encoders import FixedCells
+from sklearn.base import clone
 
 import fairflows as ff
 from fairflows import DataError, usefulness
 from fairflows.paper.baselines import RawFeatures
+from fairflows.worth import likeness
 
-pytestmark = pytest.mark.usefixtures("few_trees")
+pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
+    # The persons that a release was fitted to are asked for once more here.
+    pytest.mark.filterwarnings("ignore:.*They keep the cell that they have there"),
+]
 
 
 # The cell is whether `told` is above its middle, and says nothing of the other columns.
@@ -31,14 +37,15 @@ def table(n: int, seed: int) -> ff.Table:
         "gaps": np.where(told >= 50, np.nan, 1.0),
         "label": np.where(rng.random(n) < 0.9, told >= 50, told < 50).astype(int),
         "group": rng.choice(["f", "m", "x"], n),
+        "person": np.arange(n) + 1_000_000 * seed,
     }
-    return ff.Table(data, sensitive="group", label="label")
+    return ff.Table(data, sensitive="group", label="label", identifier="person")
 
 
 @pytest.fixture(scope="module")
 def found():
     train, test = table(3_000, 0), table(2_000, 1)
-    release = ff.Release(HALVES, n_folds=1).fit(train)
+    release = ff.Release(HALVES).fit(train)
     return usefulness(release, train, test)
 
 
@@ -91,20 +98,20 @@ def test_columns_come_most_told_first_and_as_plain_values(found):
 
 def test_any_release_can_be_asked():
     train, test = ff.load_adult().take(range(0, 45_222, 6)).split(validation=0)
-    cells = ff.Release(RawFeatures(), n_cells=8, output="cell", n_folds=1).fit(train)
+    cells = ff.Release.around(RawFeatures().fit(train), train, n_cells=8, output="cell")
     assert usefulness(cells, train, test).sensitive.told > 0.1, "cells of plain rows tell the group"
 
 
 def test_wrong_arguments_are_named():
     train, test = table(300, 0), table(300, 1)
-    release = ff.Release(HALVES, n_folds=1).fit(train)
+    release = ff.Release(HALVES).fit(train)
     with pytest.raises(DataError, match="most_rows"):
         usefulness(release, train, test, most_rows=0)
     other = ff.Table(test.X.drop(columns="copy"), sensitive=test.a)
     with pytest.raises(DataError, match="same columns"):
         usefulness(release, train, other)
     with pytest.raises(DataError, match="others must be"):
-        usefulness(release, train)
+        usefulness(clone(HALVES).fit(train), train)
 
 
 def test_shared_rows_beside_real_ones(found):
@@ -121,7 +128,7 @@ def test_shared_rows_beside_real_ones(found):
 
 def test_rows_that_are_nothing_like_the_real_ones_are_found_out():
     train, test = table(1_000, 0), table(500, 1)
-    release = ff.Release(HALVES, n_folds=1).fit(train)
+    release = ff.Release(HALVES).fit(train)
     drawn = [release.transform(part).assign(noise=100.0, copied="a") for part in (train, test)]
     rows = usefulness(release, train, test, encoded=tuple(drawn)).rows
     assert rows.columns["copied"] > 0.7
@@ -132,9 +139,9 @@ def test_rows_that_are_nothing_like_the_real_ones_are_found_out():
 def test_a_label_of_numbers_is_judged_in_the_words_of_numbers():
     made = []
     for part in (table(3_000, 0), table(2_000, 1)):
-        rows = part.X.assign(pay=100.0 * part.X["told"] + np.arange(len(part)) % 10, sex=part.a)
-        made.append(ff.Table(rows, sensitive="sex", label="pay", drop="told"))
-    release = ff.Release(ff.FairTree(4), n_folds=1).fit(made[0])
+        rows = part.X.assign(pay=100.0 * part.X["told"] + np.arange(len(part)) % 10, sex=part.a, who=part.identifier)
+        made.append(ff.Table(rows, sensitive="sex", label="pay", identifier="who", drop="told"))
+    release = ff.Release(n_cells=4).fit(made[0])
     found = usefulness(release, *made)
     assert found.label.classes == ()
     assert found.label.rules["trained"].error < found.label.blind
@@ -150,3 +157,17 @@ def test_a_release_of_all_rows_is_measured_by_a_second_one():
     found = usefulness(release, whole)
     assert found.n_learnt == 960
     assert found.n == 240
+
+
+@pytest.mark.parametrize(
+    ("unit", "first", "last"), [("s", "1582-10-04", "9999-12-31"), ("ns", "1700-01-01", "2200-01-01")]
+)
+def test_ranges_of_dates_begin_on_days_of_any_century(unit, first, last):
+    ends = np.array([first, last], "datetime64[s]").astype(np.int64)
+    seconds = pd.Series(np.linspace(*ends, 10_001).astype(np.int64))
+    days = seconds.astype("datetime64[s]").astype(f"datetime64[{unit}]")
+    starts = likeness._shape("day", days, days)["values"]
+    assert all(len(start) == 10 for start in starts)
+    assert first < starts[0] < starts[-1] < last
+    lasts = likeness._shape("stay", seconds.astype("timedelta64[s]"), seconds.astype("timedelta64[s]"))["values"]
+    assert all(" days" in value for value in lasts)

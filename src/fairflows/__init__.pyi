@@ -20,6 +20,8 @@ from .explain import matches as matches
 from .explain import recourse as recourse
 from .release.release import Release as Release
 from .report.page import Report as Report
+from .result import Shared as Shared
+from .sharing import share as share
 from .storage import load as load
 from .storage import save as save
 from .stream import decode_file as decode_file
@@ -29,9 +31,7 @@ from .table.examples import load_adult as load_adult
 from .table.table import Table as Table
 from .tradeoff import Frontier as Frontier
 from .tradeoff import frontier as frontier
-from .workflow import Shared as Shared
-from .workflow import share as share
-from .worth import Usefulness as Usefulness
-from .worth import usefulness as usefulness
+from .worth.usefulness import Usefulness as Usefulness
+from .worth.usefulness import usefulness as usefulness
 
 __version__: str

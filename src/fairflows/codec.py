@@ -13,200 +13,44 @@ As a cell (`CellCodec`), a row is one combination of levels, and a cell is one w
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pandas.api.extensions import ExtensionArray
 from scipy.sparse import csr_matrix
 from scipy.special import expit, logit, ndtri
 
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import (
-    MAX_STEPS,
-    Grid,
     check_features,
     check_same,
-    find_grid,
     from_numbers,
     has_zone,
     is_time,
-    kind_of_values,
     missing,
     numbers,
-    places_in,
     shown,
-    sorted_values,
     training_kinds,
 )
+from fairflows.table.domain import Levels
 from fairflows.table.frames import TEXT_DTYPE
-from fairflows.table.persons import Key, Persons, Secret, new_key
+from fairflows.table.grid import MAX_STEPS, Grid, find_grid
+from fairflows.table.keys import Key, Secret, new_key
+from fairflows.table.persons import Persons
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-Reason = Literal["unseen", "missing", "beyond", "off grid"]
 
-UNKNOWN: tuple[Reason, ...] = ("unseen", "missing")
-"""The reasons for which a value cannot be brought back."""
-_SAID: dict[Reason, str] = {
-    "beyond": "Values outside the training range, as in another unit",
-    "off grid": "Values between the points of the training grid, rounded to them",
-    "unseen": "Categories that the training rows did not have, treated alike in every group",
-    "missing": "Values that are missing where none was in training, treated alike in every group",
-}
 MARGIN = 1e-6
 """Noise stays this far from both ends of its step, in steps, so that rounding in a flow cannot move a value to the next
 one. A column of very many steps, or a value as far outside, gets a wider margin: what float64 resolves there."""
 _N_QUANTILES = 257  # of the known values, from which missing ones are drawn
-_LARGEST = 1e300  # a number of a column: the width of its range is then finite, and so are values far outside
 _MOST_VALUES = 20  # a discrete column with at most so many values keeps them as the levels of cells
-
-
-@dataclass(frozen=True)
-class OutsideValues:
-    """The values of a table that a codec was not fitted on. The codec fills it in while encoding."""
-
-    n_rows: int  # rows of the table
-    # For a column and a reason, the rows whose value is outside: a category that was not there ("unseen"), missing
-    # where none was ("missing"), beyond the training range ("beyond"), between the points of the grid ("off grid").
-    rows: dict[tuple[str, Reason], BoolArray] = field(default_factory=dict)
-
-    def note(self, column: str, reason: Reason, rows: BoolArray) -> None:
-        """Note rows whose value in a column is outside."""
-        if rows.any():
-            self.rows[column, reason] = rows
-
-    def note_part(self, places: npt.NDArray[np.intp], part: OutsideValues) -> None:
-        """Note the findings in a part of the rows, which are at these places."""
-        for at, rows in part.rows.items():
-            whole = self.rows.get(at, np.zeros(self.n_rows, dtype=bool))
-            whole[places] |= rows
-            self.rows[at] = whole
-
-    @property
-    def unknown(self) -> BoolArray:
-        """The rows with a value that cannot be brought back."""
-        unknown = np.zeros(self.n_rows, dtype=bool)
-        for (_, reason), rows in self.rows.items():
-            if reason in UNKNOWN:
-                unknown |= rows
-        return unknown
-
-    def counts(self) -> Counter[tuple[str, Reason]]:
-        """Return the number of values outside, by column and reason."""
-        return Counter({at: int(rows.sum()) for at, rows in self.rows.items()})
-
-    def warn(self) -> None:
-        """Warn once of all of them."""
-        warn_of_outside(self.counts())
-
-
-def warn_of_outside(counts: Mapping[tuple[str, Reason], int]) -> None:
-    """Warn once of all values that were brought back or could not be, given their number by column and reason."""
-    said = []
-    for reason, message in _SAID.items():
-        columns = [f"{name!r} ({count:,})" for (name, why), count in counts.items() if why == reason]
-        if columns:
-            said.append(f"{message}: column {', '.join(columns)}.")
-    if said:
-        warn_user(" ".join(said))
-
-
-class Levels:
-    """The values of a categorical column, numbered 0, 1, ...; a missing value, if any, is the last level.
-
-    Decoded columns have the type `dtype` again.
-    """
-
-    def __init__(self, name: str, values: list[Any], dtype: Any, has_missing: bool = False) -> None:
-        self.name = name
-        self.dtype = dtype
-        self.has_missing = has_missing
-        self.index = pd.Index(values, dtype=object)
-
-    @classmethod
-    def fit(cls, name: str, column: pd.Series, y: npt.NDArray[np.float64] | None = None) -> Levels:
-        """Return the levels of a column: all that its type declares, or all that occur.
-
-        They are numbered by the mean of `y` over their rows, so that neighbours behave alike; an ordered type keeps
-        its own order, and without `y` the values are sorted.
-        """
-        declared = column.dtype.categories.tolist() if isinstance(column.dtype, pd.CategoricalDtype) else None
-        values = sorted_values(column) if declared is None else declared
-        is_ordered = declared is not None and column.dtype.ordered
-        levels = cls(name, values, column.dtype, bool(column.isna().any()))
-        if y is None or is_ordered:
-            return levels
-        codes = levels.codes(column)
-        counts = np.bincount(codes, minlength=len(levels))
-        sums = np.bincount(codes, weights=y, minlength=len(levels))
-        rates = (sums + y.mean()) / (counts + 1)  # one row's worth of the overall rate, so that no level is without
-        known = np.argsort(rates[: len(levels.index)], kind="stable")
-        levels.index = levels.index[known]
-        return levels
-
-    def __len__(self) -> int:
-        return len(self.index) + self.has_missing
-
-    def codes(self, column: pd.Series, found: OutsideValues | None = None) -> npt.NDArray[np.intp]:
-        """Return the number of each value.
-
-        With `found`, rows with an unseen value, or with a missing one where none was missing, are noted there, and the
-        first level stands in for it. Without `found` they raise.
-        """
-        codes = places_in(self.index, column)
-        is_missing = missing(column)
-        if is_missing.any():
-            codes[is_missing] = self.code_of_missing(is_missing, found)
-        unseen = codes < 0
-        if unseen.any():
-            if found is None:
-                value = column.to_numpy(dtype=object)[unseen.argmax()]
-                raise DataError(
-                    f"Column {self.name!r} must hold one of its {len(self.index)} categories from the rows it was "
-                    f"fitted on; {unseen.sum():,} values do not, the first is {shown(value)}."
-                )
-            found.note(self.name, "unseen", unseen)
-            codes[unseen] = 0
-        return codes
-
-    def code_of_missing(self, is_missing: npt.NDArray[np.bool_], found: OutsideValues | None) -> int:
-        """Return the number of a missing value, or of the first level if none was missing in training."""
-        if self.has_missing or not is_missing.any():
-            return len(self.index)
-        if found is None:
-            raise DataError(
-                f"Column {self.name!r} had no missing values in the rows it was fitted on; {is_missing.sum():,} values "
-                "are missing now."
-            )
-        found.note(self.name, "missing", is_missing)
-        return 0
-
-    def column(self, codes: npt.NDArray[np.number]) -> pd.Series:
-        """Return the values with these numbers; a number outside gets the nearest level."""
-        nearest = np.clip(codes, 0, len(self) - 1).astype(np.intp)
-        return pd.Series(self._values.take(nearest), dtype=self.dtype)
-
-    @cached_property
-    def _values(self) -> ExtensionArray:
-        """The value of each level, the missing one last, in the column's type."""
-        if isinstance(self.dtype, pd.CategoricalDtype):
-            places = pd.Index(self.dtype.categories).get_indexer(self.index)  # its own index: rows come in threads
-            return pd.Categorical.from_codes(np.append(places, -1) if self.has_missing else places, dtype=self.dtype)
-        return pd.Series([*self.index, *([None] if self.has_missing else [])], dtype=self.dtype).array
-
-    @cached_property
-    def kind(self) -> str:
-        """The kind of value that the levels are, as a `Schema` names it."""
-        return kind_of_values(self.index)
 
 
 class Scale:
@@ -231,8 +75,6 @@ class Scale:
     def fit(cls, name: str, known: pd.Series, kind: str, dequantise: bool) -> Scale:
         """Fit the scale of a column to its known values."""
         values = numbers(known)
-        if np.abs(as_float(values)).max() > _LARGEST:
-            raise DataError(f"Column {name!r} must hold numbers within ±{_LARGEST:g}: what is wider has no range.")
         grid = None if kind == "continuous" else find_grid(values)
         if kind == "discrete" and grid is None:
             raise DataError(
@@ -246,16 +88,14 @@ class Scale:
 
     quantiles: np.ndarray
 
-    def position(self, column: pd.Series, found: OutsideValues) -> Array:
-        """Return positions without noise, and note values beyond the range and between grid points in `found`."""
+    def position(self, column: pd.Series) -> Array:
+        """Return positions without noise; values between grid points are rounded to them."""
         is_of_type = column.dtype == self.dtype
         if not is_of_type:
             check_same(self.name, column, self.dtype)
-        values = given = numbers(column)
+        values = numbers(column)
         if not is_of_type and is_time(self.dtype):
-            values = self._in_own_unit(given)
-            found.note(self.name, "off grid", values != given)  # times between two ticks of the column's unit
-        found.note(self.name, "beyond", (values < self.low) | (values > self.high))
+            values = self._in_own_unit(values)
         distance = as_float(values) - as_float(self.low)
         if self.grid is None:
             return np.asarray(distance / (as_float(self.high) - as_float(self.low)), dtype=np.float64)
@@ -267,9 +107,7 @@ class Scale:
                 f"Column {self.name!r} must lie within 2**40 steps of its training range, where noise can still be "
                 f"told from the value; {int(far.sum()):,} values do not, the first is {shown(column[far].iloc[0])}."
             )
-        k, on_grid = self.grid.index(values)
-        found.note(self.name, "off grid", ~on_grid | (values != given))
-        return k.astype(np.float64)
+        return self.grid.index(values)[0].astype(np.float64)
 
     def _in_own_unit(self, times: np.ndarray) -> np.ndarray:
         """Return times in the column's own unit."""
@@ -380,7 +218,7 @@ class Codec:
             if known.nunique() <= 1 and (len(known) in (0, len(column)) or kind != "categorical"):
                 self.constants_[name] = (known.iloc[0] if len(known) else None, column.dtype)
             elif kind == "categorical":
-                self.levels_[name] = Levels.fit(str(name), column, codes)
+                self.levels_[name] = _levels_by_rate(str(name), column, codes)
             else:
                 self.scales_[name] = Scale.fit(str(name), known, kind, self.dequantise)
             if 0 < len(known) < len(column) and kind != "categorical":
@@ -402,11 +240,11 @@ class Codec:
         low = [as_float(part.low) if isinstance(part, Scale) else 0.0 for _, part in self._dimensions()]
         return np.array(low, dtype=np.float64), np.exp(self._log_width)
 
-    def encode(self, X: pd.DataFrame, persons: Persons, found: OutsideValues | None = None) -> tuple[Array, Array]:
+    def encode(self, X: pd.DataFrame, persons: Persons) -> tuple[Array, Array]:
         """Encode rows in model space; a named person's noise is always the same.
 
-        Values outside of what the codec was fitted on are noted in `found`; without it a warning counts them. Where a
-        value is missing that never was in training, another value stands in for it.
+        Another value stands in for a category that training did not have, and for a value that is missing where none
+        was: `Rows.encoding_group` says how such rows are treated.
 
         Returns
         -------
@@ -415,14 +253,11 @@ class Codec:
             log |∂x/∂(table units)|, so that log p(table units) = log p(x) + log_det.
         """
         check_features(X)
-        noted = OutsideValues(len(X)) if found is None else found
-        positions = self._positions(X, persons, noted)
+        positions = self._positions(X, persons)
         for j, name in enumerate(self.names_):
             if self._noisy[j]:
                 n = np.maximum(self._n[j], np.abs(positions[:, j]))
                 positions[:, j] += self._noise(persons, name, n)
-        if found is None:
-            noted.warn()
         x, slope = self._logit(positions)
         for j, noise in self._normal_noise(persons):
             x[:, j] += noise
@@ -460,18 +295,18 @@ class Codec:
         low, width = self.units_
         return low + width * self._share(np.asarray(x, dtype=np.float64))
 
-    def grid_points(self, X: pd.DataFrame, persons: Persons, found: OutsideValues) -> tuple[Array, Array]:
+    def grid_points(self, X: pd.DataFrame, persons: Persons) -> tuple[Array, Array]:
         """Return rows before the logit and without their noise, s, and the width w of the noise, (D,).
 
         x = logit(s + w·u) + σ·N(0, 1) with u in [0, 1) and σ = `smoothing_` is an encoding of rows within the training
         range; w is zero where there is no noise.
         """
         step = (1 - self.alpha) / self._n
-        return self.alpha / 2 + self._positions(X, persons, found) * step, np.where(self._noisy, step, 0.0)
+        return self.alpha / 2 + self._positions(X, persons) * step, np.where(self._noisy, step, 0.0)
 
-    def intervals(self, X: pd.DataFrame, persons: Persons, found: OutsideValues) -> tuple[Array, Array]:
+    def intervals(self, X: pd.DataFrame, persons: Persons) -> tuple[Array, Array]:
         """Return the ends of the interval that each value has in model space before it is smoothed, (n, D) both."""
-        positions = self._positions(X, persons, found)
+        positions = self._positions(X, persons)
         return self._logit(positions)[0], self._logit(positions + self._noisy)[0]
 
     @property
@@ -539,27 +374,25 @@ class Codec:
         """Whether rows get noise."""
         return any(self._noisy) or bool(self.gaps_) or bool(self.smoothing and self.scales_)
 
-    def _positions(self, X: pd.DataFrame, persons: Persons, found: OutsideValues) -> Array:
+    def _positions(self, X: pd.DataFrame, persons: Persons) -> Array:
         """Return the positions of rows without noise, (n_rows, D)."""
-        found_in = (self._positions_in(name, X[name], persons, found) for name in self.columns_)
+        found_in = (self._positions_in(name, X[name], persons) for name in self.columns_)
         return np.column_stack([position for positions in found_in for position in positions])
 
-    def _positions_in(self, name: Any, column: pd.Series, persons: Persons, found: OutsideValues) -> Iterator[Array]:
+    def _positions_in(self, name: Any, column: pd.Series, persons: Persons) -> Iterator[Array]:
         """Yield the positions of a column's values in each dimension that it has."""
         middle = np.float64(0 if self.dequantise else 0.5)  # of a level's step, where no noise is to come
         if name in self.levels_:
-            yield self.levels_[name].codes(column, found) + middle
+            yield np.maximum(self.levels_[name].find(column), 0) + middle
             return
         is_missing = missing(column)
         if name in self.constants_:
-            self._check_constant(name, column, is_missing, found)
+            self._check_constant(name, column, is_missing)
         else:
-            if name not in self.gaps_:
-                found.note(str(name), "missing", is_missing)
             if is_missing.any():
                 # A draw from the known values: a fixed one would be an atom, and give its rows away.
                 column = self.scales_[name].fill(column, persons.uniform(self.key, f"missing:{name}"))
-            yield self.scales_[name].position(column, found)
+            yield self.scales_[name].position(column)
         if name in self.gaps_:
             yield is_missing + middle
 
@@ -567,18 +400,14 @@ class Codec:
         margin = np.maximum(MARGIN, n * 2.0**-50)
         return margin + (1 - 2 * margin) * persons.uniform(self.key, f"noise:{name}")
 
-    def _check_constant(self, name: Any, column: pd.Series, is_missing: BoolArray, found: OutsideValues) -> None:
+    def _check_constant(self, name: Any, column: pd.Series, is_missing: BoolArray) -> None:
         value, _ = self.constants_[name]
         other = ((column != value).to_numpy() if value is not None else True) & ~is_missing
-        if isinstance(value, str):
-            found.note(str(name), "unseen", other)
-        elif other.any():
+        if other.any() and not isinstance(value, str):
             raise DataError(
                 f"Column {name!r} was {shown(value)} in all rows it was fitted on and is left out of model space; "
                 f"{int(other.sum()):,} values differ now, the first is {shown(column[other].iloc[0])}."
             )
-        if value is not None and name not in self.gaps_:
-            found.note(str(name), "missing", is_missing)
 
     def _warn_about_atoms(self, X: pd.DataFrame) -> None:
         """Warn of values that repeat without lying on a grid, because such atoms reveal their rows."""
@@ -591,6 +420,20 @@ class Codec:
                     f"Column {name!r} repeats its values ({known.nunique():,} different ones in {len(known):,} rows) "
                     "but they lie on no grid, so no noise can hide them: round it, or make it categorical."
                 )
+
+
+def _levels_by_rate(name: str, column: pd.Series, y: Array | None) -> Levels:
+    """Return levels that are numbered by the mean of `y` over their rows, so that neighbours behave alike.
+
+    An ordered type keeps its own order; without `y` the values are in order.
+    """
+    levels, codes = Levels.of(name, column)
+    if y is not None and not getattr(column.dtype, "ordered", False):
+        counts = np.bincount(codes, minlength=len(levels))
+        sums = np.bincount(codes, weights=y, minlength=len(levels))
+        rates = (sums + y.mean()) / (counts + 1)  # one row's worth of the overall rate, so that no level is without
+        levels.index = levels.index[np.argsort(rates[: len(levels.index)], kind="stable")]
+    return levels
 
 
 class BinLevels(Levels):
@@ -607,22 +450,22 @@ class BinLevels(Levels):
         self.edges, self.fitted_dtype = edges, fitted_dtype
 
     @classmethod
-    def of(cls, name: str, column: pd.Series, n_bins: int) -> BinLevels:
+    def cut(cls, name: str, column: pd.Series, n_bins: int) -> BinLevels:
         """Fit bins that hold about equally many of the known values."""
         values = np.sort(numbers(column.dropna()))
         places = np.arange(1, n_bins) * len(values) // n_bins
         edges = np.unique(values[places])
         return cls(name, edges[edges > values[0]], column.dtype, column.isna().any())
 
-    def codes(self, column: pd.Series, found: OutsideValues | None = None) -> npt.NDArray[np.intp]:
+    def find(self, column: pd.Series) -> npt.NDArray[np.intp]:
         """Return the bin of each value, or of each name of a bin in a decoded column."""
         is_missing = missing(column)
         known = column[~is_missing]
         if column.dtype != self.fitted_dtype and len(known) and known.isin(self.index).all():
-            return super().codes(column)
+            return super().find(column)
         if len(known):
             check_same(self.name, column, self.fitted_dtype)
-        values, codes = numbers(known), np.full(len(column), self.code_of_missing(is_missing, found))
+        values, codes = numbers(known), np.full(len(column), len(self.index) if self.has_missing else -1)
         # Comparing is exact between integers of any width and times of any unit, where a common type would round.
         codes[~is_missing] = sum((values >= edge for edge in self.edges), np.zeros(len(known), dtype=np.intp))
         return codes
@@ -670,15 +513,11 @@ class CellCodec:
         self.n_cells_ = prod(self.shape_)
         return self
 
-    def encode(self, X: pd.DataFrame, found: OutsideValues | None = None) -> IntArray:
-        """Return the cell of each row.
-
-        Values outside of what the codec was fitted on are noted in `found`. Without it, a value that is missing where
-        none was in training raises; with it, another level stands in for the value.
-        """
+    def encode(self, X: pd.DataFrame) -> IntArray:
+        """Return the cell of each row; the first level stands in for a value that training did not have."""
         X = X[list(self.levels_)]
         check_features(X)
-        return self.cells_of([levels.codes(X[name], found) for name, levels in self.levels_.items()])
+        return self.cells_of([np.maximum(levels.find(X[name]), 0) for name, levels in self.levels_.items()])
 
     def decode(self, cells: IntArray) -> pd.DataFrame:
         """Return the rows of these cells: categories as they were, bins by name."""
@@ -694,11 +533,11 @@ class CellCodec:
 
     def from_levels(self, levels: IntArray) -> pd.DataFrame:
         """Return one row for each combination of levels."""
-        columns = {name: part._values.take(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
+        columns = {name: part.values.take(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
         return pd.DataFrame(columns, index=pd.RangeIndex(len(levels)), copy=False)
 
     def _fit_column(self, name: str, column: pd.Series, kind: str) -> Levels:
         keeps_values = kind == "discrete" and column.nunique() <= _MOST_VALUES
         if kind == "categorical" or keeps_values or not column.notna().any():
-            return Levels.fit(name, column)
-        return BinLevels.of(name, column, self.n_bins)
+            return Levels.of(name, column)[0]
+        return BinLevels.cut(name, column, self.n_bins)

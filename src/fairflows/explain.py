@@ -24,7 +24,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.encoder.base import Encoder, fitted_encoder, label_values
+from fairflows.encoder.base import Encoder, fitted_model, label_values
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError
@@ -314,7 +314,7 @@ def _cost(before: pd.DataFrame, after: pd.DataFrame, scale: pd.Series) -> Array:
 def _plausibility(encoder: FairFlow, rows: Rows, draws: _Draws) -> Array:
     """Return the share of each row's group, under p̂_a, that is less likely than the row."""
     law, share = encoder.latent_law(), np.empty(len(rows.group))
-    x, _ = encoder.codec_.encode(rows.X, rows.persons, rows.outside)
+    x, _ = encoder.codec_.encode(rows.X, rows.persons)
     for a in np.unique(rows.group):
         mine = rows.group == a
         share[mine] = np.searchsorted(draws.log_p[a], law.log_prob(a, x[mine])) / len(draws.log_p[a])
@@ -385,7 +385,7 @@ def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role 
     >>> list(pairs.to_frame())
     ['group', 'x1', 'x2', 'match x1', 'match x2', 'log p(x)', 'log p(match)']
     """
-    encoder = fitted_encoder(encoder)
+    fitted_model(encoder)
     rows, law = encoder.read(X, sensitive_features), encoder.latent_law()
     index, names = rows.X.index, encoder.groups_
     rows = replace(rows, persons=rows.persons.named_or_numbered())

@@ -16,8 +16,9 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader
 
 from fairflows import __version__
+from fairflows.certificate.about import UNTIL_REFUTED, About
 from fairflows.certificate.certificate import FORMAT, Certificate
-from fairflows.report.words import not_covered, statement_rows, verdict
+from fairflows.report.verdict import not_covered, statement_rows, verdict
 from fairflows.table.columns import is_number, is_time
 
 Json = dict[str, Any]
@@ -58,9 +59,7 @@ _LATENTS = _Kind(
 
 
 def _kind(certificate: Certificate) -> _Kind:
-    if certificate.draws_rows:
-        return _DRAWN
-    return _LATENTS if "latent" in certificate.released else _CELLS
+    return {"row": _DRAWN, "cell": _CELLS, "latent": _LATENTS}[certificate.released]
 
 
 def export_files(
@@ -112,15 +111,16 @@ def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: 
         }
         for number, (name, column) in enumerate(table.items())
     ]
-    said, kind = " ".join(verdict(certificate)), _kind(certificate)
+    said, kind, attribute = " ".join(verdict(certificate)), _kind(certificate), certificate.attribute
     return {
         "@context": json.loads(files("fairflows.report").joinpath("croissant-context.json").read_text()),
         "@type": "sc:Dataset",
         "conformsTo": [f"{_CROISSANT}1.1", f"{_CROISSANT}RAI/1.0"],
         "name": Path(file).stem,
-        "description": f"A table of {kind.rows}, made to hide {certificate.sensitive!r}. {said}",
+        "description": f"A table of {kind.rows}, made to hide {attribute!r}. {said}",
         "version": "1.0.0",
-        "datePublished": pd.Timestamp.now("UTC").date().isoformat(),
+        "datePublished": certificate.issued,
+        **_stated_in_croissant(certificate.about),
         "distribution": [
             {
                 "@type": "cr:FileObject",
@@ -132,7 +132,7 @@ def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: 
             }
         ],
         "recordSet": [{"@type": "cr:RecordSet", "@id": "rows", "name": "rows", "field": fields}],
-        "rai:personalSensitiveInformation": [f"{certificate.sensitive} was removed. {said}"],
+        "rai:personalSensitiveInformation": [f"{attribute} was removed. {said}"],
         "rai:dataPreprocessingProtocol": [kind.made],
         "rai:dataBiases": [_lost(certificate)],
         "rai:dataLimitations": [kind.limits, *(f"Not covered: {case}." for case in not_covered(certificate))],
@@ -141,18 +141,38 @@ def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: 
     }
 
 
+def _stated_in_croissant(about: About) -> Json:
+    """Return what the issuer states, in the fields that Croissant, its RAI vocabulary and schema.org have for it."""
+    is_address, is_day = "@" in about.contact, about.valid_until != UNTIL_REFUTED
+    issuer = {"@type": "sc:Organization", "name": about.issuer, "email" if is_address else "description": about.contact}
+    issuers = [{name: text for name, text in issuer.items() if text}] if about.issuer or about.contact else []
+    fields = {
+        "creator": issuers,
+        "publisher": issuers,
+        "audience": {"@type": "sc:Audience", "audienceType": about.recipient} if about.recipient else {},
+        "temporalCoverage": about.population.period,
+        "spatialCoverage": about.population.place,
+        "rai:dataCollection": about.population.frame,
+        "rai:dataUseCases": [about.purpose] if about.purpose else [],
+        "rai:dataReleaseMaintenancePlan": f"The certificate is valid {'until ' * is_day}{about.valid_until}.",
+        "expires": about.valid_until if is_day else "",
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
 def spdx(certificate: Certificate, file: str, sha256: str) -> Json:
     """Return an SPDX 3 dataset package about the shared table."""
-    about, created = "https://fairflows.github.io/fairflows/spdx/", "_:created"
+    space, created = "https://fairflows.github.io/fairflows/spdx/", "_:created"
     maker = {
         "type": "SoftwareAgent",
-        "spdxId": f"{about}fairflows",
+        "spdxId": f"{space}fairflows",
         "creationInfo": created,
         "name": f"fairflows {__version__}",
     }
+    stated, supplied = _stated_in_spdx(certificate.about, f"{space}issuer")
     package = {
         "type": "dataset_DatasetPackage",
-        "spdxId": f"{about}{sha256[:16]}",
+        "spdxId": f"{space}{sha256[:16]}",
         "creationInfo": created,
         "name": file,
         "dataset_datasetType": ["structured"],
@@ -160,17 +180,36 @@ def spdx(certificate: Certificate, file: str, sha256: str) -> Json:
         "dataset_hasSensitivePersonalInformation": "noAssertion",
         "dataset_knownBias": [_lost(certificate)],
         "software_primaryPurpose": "data",
+        "releaseTime": f"{certificate.issued}T00:00:00Z",
         "verifiedUsing": [{"type": "Hash", "algorithm": "sha256", "hashValue": sha256}],
+        **stated,
     }
-    made = pd.Timestamp.now("UTC").strftime("%Y-%m-%dT%H:%M:%SZ")
     info = {
         "type": "CreationInfo",
         "@id": created,
         "specVersion": "3.0.1",
-        "created": made,
+        "created": pd.Timestamp.now("UTC").strftime("%Y-%m-%dT%H:%M:%SZ"),
         "createdBy": [maker["spdxId"]],
     }
-    return {"@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld", "@graph": [info, maker, package]}
+    elements = [info, maker, *({**element, "creationInfo": created} for element in supplied), package]
+    return {"@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld", "@graph": elements}
+
+
+def _stated_in_spdx(about: About, issuer: str) -> tuple[Json, list[Json]]:
+    """Return what the issuer states in the fields of an SPDX dataset package, and the issuer as elements of their own.
+
+    `issuer` is the identifier of the element.
+    """
+    use = [about.purpose, f"for {about.recipient}" if about.recipient else ""]
+    fields = {
+        "suppliedBy": issuer if about.issuer or about.contact else "",
+        "dataset_intendedUse": "; ".join(filter(None, use)),
+        "dataset_dataCollectionProcess": ", ".join(filter(None, vars(about.population).values())),
+        "validUntilTime": "" if about.valid_until == UNTIL_REFUTED else f"{about.valid_until}T23:59:59Z",
+    }
+    organisation = {"type": "Organization", "spdxId": issuer, "name": about.issuer, "description": about.contact}
+    supplied = [{name: text for name, text in organisation.items() if text}] if fields["suppliedBy"] else []
+    return {name: text for name, text in fields.items() if text}, supplied
 
 
 def card(certificate: Certificate, table: pd.DataFrame, file: str, n_rows: int) -> str:
@@ -193,7 +232,7 @@ def card(certificate: Certificate, table: pd.DataFrame, file: str, n_rows: int) 
 
 
 def _lost(certificate: Certificate) -> str:
-    return f"Statistics by {certificate.sensitive} are lost in these rows, on purpose."
+    return f"Statistics by {certificate.attribute} are lost in these rows, on purpose."
 
 
 def _data_type(column: pd.Series) -> str:

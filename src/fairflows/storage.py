@@ -1,4 +1,4 @@
-"""Save and load fitted models as JSON and arrays, never as a pickle, and know them by a hash.
+"""Save and load fitted models as JSON and arrays, never as a pickle.
 
 =======================  ==============================================================================================
 ``model.json``           format version, class, settings, codec: everything but numbers in bulk
@@ -28,7 +28,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
-import joblib
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -37,8 +36,9 @@ from sklearn.base import BaseEstimator
 from fairflows import __version__
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_folder, refuse_other_files, settle_folder, write_private
-from fairflows.table.json_text import parse_json, read_document, read_json, read_text
-from fairflows.table.persons import Key, Ledger, Secret, fingerprint
+from fairflows.table.json_text import parse_json, read_document, read_text
+from fairflows.table.keys import Key, Secret
+from fairflows.table.ledger import Ledger
 
 FORMAT = 1
 """The version of the format that this release writes and reads."""
@@ -46,26 +46,32 @@ FORMAT = 1
 MODEL, WEIGHTS, KEY, LEDGER = "model.json", "weights.safetensors", "key.json", "ledger.json"
 FILES = (MODEL, WEIGHTS, KEY, LEDGER)
 CLASSES = {  # by the module that they are imported from when an object of them is met, and not before
-    "fairflows.table.columns": "Grid Schema",
-    "fairflows.codec": "BinLevels CellCodec Codec Levels Scale",
+    "fairflows.table.columns": "Schema",
+    "fairflows.table.grid": "Grid",
+    "fairflows.table.domain": "Domain Levels Numbers Seen",
+    "fairflows.codec": "BinLevels CellCodec Codec Scale",
     "fairflows.bijection": "RealNVP NeuralSpline AutoregressiveSpline StackedMLP Zuko",
     "fairflows.bijection.turn": "Turned",
     "fairflows.density": "FlowDensity GroupDensities KnownDensity MixtureDensity",
     "fairflows.density.base": "InModelSpace",
     "fairflows.density.estimated": "CategoricalMADE",
     "fairflows.density.cell_counts": "CellCounts SmoothedCounts",
-    "fairflows.encoder.fair_flow": "FairFlow FittedFlow",
+    "fairflows.encoder.fair_flow": "FairFlow",
+    "fairflows.encoder.fitted_flow": "FittedFlow",
     "fairflows.training.history": "LossHistory",
     "fairflows.encoder.fair_matching": "FairMatching CellModel",
-    "fairflows.encoder.fair_tree": "FairTree TreeScores",
+    "fairflows.encoder.fair_tree": "FairTree",
+    "fairflows.encoder.tree_scores": "TreeScores",
     "fairflows.encoder.matched_tree": "MatchedTree TreeStructure",
     "fairflows.encoder.ranked_columns": "NumberRanks LevelIndicators PrincipalComponents",
     "fairflows.encoder.fair_cells": "FairCells",
-    "fairflows.encoder.rows": "Label",
+    "fairflows.encoder.label": "Label",
     "fairflows.encoder.cell_programme": "BinnedScores ScoreBins",
     "fairflows.encoder.base": "EncodedColumns",
-    "fairflows.encoder.scores": "Score LevelNumbers OrderedColumn ThresholdTrees",
-    "fairflows.release.release": "Release FoldModel ReleasedTable",
+    "fairflows.encoder.scores": "Score LevelNumbers ThresholdTrees",
+    "fairflows.release.release": "Release",
+    "fairflows.release.released_table": "ReleasedTable",
+    "fairflows.release.own_rows": "RowHashes",
     "fairflows.bounds.planning": "CellPlan",
     "fairflows.release.row_law": "RowLaw",
     "fairflows.release.column_tree": "ColumnTree",
@@ -77,12 +83,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "Gamma Beta Dirichlet Exponential",
 }
 _HOMES = {name: home for home, names in CLASSES.items() for name in names.split()}
-_NOT_HASHED = {
-    "key", "key_", "ledger_", "device", "progress", "n_jobs", "probe", "history", "gaps", "_sklearn_output_config",
-}  # fmt: skip
-"""Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over,
-what is checked at loading."""
-_TAG = "is"  # the entry of a JSON object that says what it stands for
+TAG = "is"  # the entry of a JSON object that says what it stands for
 State = dict[str, Any]
 
 
@@ -125,7 +126,7 @@ def save(model: Any, path: str | Path) -> None:
 
     target = Path(path)
     _refuse_other_folder(target)
-    writer = _Writer()
+    writer = Writer()
     text = _json(writer.write(model, type(model).__name__))
     weights = to_bytes(writer.arrays)
     keys = json.dumps([secret.hex() for secret in writer.secrets])
@@ -136,15 +137,16 @@ def save(model: Any, path: str | Path) -> None:
         "weights_bytes": len(weights),  # compared first, because a damaged file may claim any size
         "model": _digest(text.encode()),
         "key": _digest(keys.encode())[:8],  # eight digits find a wrong key file, and do not help to guess a key
-        "ledger": bool(writer.ledgers),
     }
+    ledgers = json.dumps([ledger.to_dict() for ledger in writer.ledgers])
+    header["ledger"] = _digest(ledgers.encode()) if writer.ledgers else ""
     with new_folder(target) as folder:
         body = json.dumps(header, indent=1)[:-2] + f',\n "content": {text}\n}}\n'
         (folder / MODEL).write_text(body, encoding="utf-8")
         (folder / WEIGHTS).write_bytes(weights)
         write_private(folder / KEY, keys.encode())
         if writer.ledgers:
-            write_private(folder / LEDGER, json.dumps([ledger.to_dict() for ledger in writer.ledgers]).encode())
+            write_private(folder / LEDGER, ledgers.encode())
 
 
 def load(path: str | Path, own: Sequence[type[Storable]] = ()) -> Any:
@@ -174,22 +176,14 @@ def load(path: str | Path, own: Sequence[type[Storable]] = ()) -> Any:
             raise DataError(f"{MODEL} is damaged: its content is not what was saved.")
         arrays = _read_weights(folder / WEIGHTS, header)
         keys = _read_keys(folder / KEY, header["key"])
-        reader = _Reader(arrays, keys, read_json(folder / LEDGER) if header["ledger"] else [], own)
+        ledgers = _read_ledgers(folder / LEDGER, header["ledger"]) if header["ledger"] else []
+        reader = _Reader(arrays, keys, ledgers, own)
         return reader.read(header["content"])
     except DataError as error:
         raise DataError(f"{folder}: the model cannot be loaded: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OSError) as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise DataError(f"{folder}: the model cannot be rebuilt, it is damaged: {reason}") from None
-
-
-def model_hash(model: object, key: Secret) -> str:
-    """Return a hash of everything that decides a release: settings and fitted values.
-
-    It covers the values that a model is saved by, so that a model that was saved and loaded has the same hash. A model
-    of another library's classes has one, too.
-    """
-    return fingerprint([json.dumps(_Describer().write(model, "model"), sort_keys=True)], key)
 
 
 def state_of(value: object) -> State:
@@ -233,13 +227,14 @@ def class_named(name: str) -> type | None:
     return getattr(import_module(_HOMES[name]), name) if name in _HOMES else None
 
 
-class _Writer:
+class Writer:
     """Turns values into JSON; collects the arrays, the secrets and the ledgers, which have files of their own."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
         self.secrets: list[bytes] = []
         self.ledgers: list[Ledger] = []  # one, or that of each model where several make up one
+        self._written: dict[int, object] = {}  # the objects that were written, in their order
 
     def write(self, value: Any, where: str) -> Any:
         """Return the JSON form of a value; messages name it by `where`."""
@@ -249,10 +244,10 @@ class _Writer:
             return value
         if isinstance(value, list | tuple):
             items = [self.write(item, f"{where}[{i}]") for i, item in enumerate(value)]
-            return items if isinstance(value, list) else {_TAG: "tuple", "items": items}
+            return items if isinstance(value, list) else {TAG: "tuple", "items": items}
         if isinstance(value, Mapping):
             items = [[self.write(k, where), self.write(v, f"{where}[{k!r}]")] for k, v in value.items()]
-            return {_TAG: "dict", "items": items}
+            return {TAG: "dict", "items": items}
         if isinstance(value, Key):
             return self._secret(value)
         if isinstance(value, Ledger):
@@ -260,48 +255,55 @@ class _Writer:
         if isinstance(value, np.generic | np.ndarray):
             return self._array(np.asarray(value), where)
         if _is_tensor(value):
-            return self._array(value.detach().cpu().numpy(), where) | {_TAG: "tensor"}
+            return self._array(value.detach().cpu().numpy(), where) | {TAG: "tensor"}
         if isinstance(value, pd.Index):
-            return {_TAG: "index", "items": self.write(value.tolist(), where)}
+            return {TAG: "index", "items": self.write(value.tolist(), where)}
         if isinstance(value, pd.DataFrame):
             columns = {name: column.to_numpy() for name, column in value.items()}
-            return {_TAG: "frame", "columns": self.write(columns, where)}
+            return {TAG: "frame", "columns": self.write(columns, where)}
         if isinstance(value, pd.CategoricalDtype):
             of = self.write([value.categories.dtype, value.categories.tolist()], where)
-            return {_TAG: "categories", "of": of, "ordered": bool(value.ordered)}
-        text = _to_text(value)
-        return self._object(value, where) if text is None else {_TAG: "text", "kind": text[0], "text": text[1]}
+            return {TAG: "categories", "of": of, "ordered": bool(value.ordered)}
+        try:
+            text = _to_text(value)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
+        return self._object(value, where) if text is None else {TAG: "text", "kind": text[0], "text": text[1]}
 
     def _secret(self, value: Secret) -> State:
         if bytes(value) not in self.secrets:
             self.secrets.append(bytes(value))
-        return {_TAG: "secret", "number": self.secrets.index(bytes(value))}
+        return {TAG: "secret", "number": self.secrets.index(bytes(value))}
 
     def _ledger(self, value: Ledger) -> State:
         if not any(value is ledger for ledger in self.ledgers):
             self.ledgers.append(value)
         number = next(i for i, ledger in enumerate(self.ledgers) if ledger is value)
-        return {_TAG: "ledger", "number": number, "key": self._secret(value.key)}
+        return {TAG: "ledger", "number": number, "key": self._secret(value.key)}
 
     def _array(self, array: npt.NDArray, where: str) -> State:
         """Return an array by a name that its content decides, so that equal arrays are stored once."""
         shape, dtype = list(array.shape), array.dtype
         if dtype.kind in "OU":
             items = self.write(array.ravel().tolist(), where)
-            return {_TAG: "values", "type": dtype.kind, "shape": shape, "items": items}
+            return {TAG: "values", "type": dtype.kind, "shape": shape, "items": items}
         if dtype.kind not in "biufmM" or dtype.itemsize > 8:
             return self._object(array, where)
         plain = _smallest(array.view(np.int64) if dtype.kind in "mM" else array)
         plain = np.array(plain, dtype=plain.dtype.newbyteorder("<"), order="C")  # safetensors writes memory as it lies
         name = _digest(f"{dtype.str} {shape}".encode() + plain.tobytes())[:32]
         self.arrays[name] = plain
-        return {_TAG: "array", "type": dtype.str, "shape": shape, "name": name}
+        return {TAG: "array", "type": dtype.str, "shape": shape, "name": name}
 
     def _object(self, value: object, where: str) -> State:
         kind = type(value)
         tag = "object" if class_named(kind.__name__) is kind else "own object"
         if tag == "object" or isinstance(value, Storable):
-            return {_TAG: tag, "class": kind.__name__, "state": self._state(state_of(value), where)}
+            if id(value) in self._written:  # several parts of a model share it
+                return {TAG: "same", "number": list(self._written).index(id(value))}
+            state = self._state(state_of(value), where)
+            self._written[id(value)] = value
+            return {TAG: tag, "class": kind.__name__, "state": state}
         what = "a function" if inspect.isroutine(value) else f"a {kind.__name__}"
         raise DataError(
             f"{where}: {what} cannot be saved: a saved model holds no code. What can: fairflows' own encoders, "
@@ -321,48 +323,13 @@ def _smallest(array: npt.NDArray) -> npt.NDArray:
     return array.astype(dtype) if dtype.itemsize < array.itemsize else array
 
 
-class _Describer(_Writer):
-    """Turns any value into JSON that is hashed: also objects of classes that cannot be saved, by their attributes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._around: list[int] = []  # the objects that hold the present one
-
-    def _secret(self, value: Secret) -> State:
-        return {_TAG: "secret"}
-
-    def _ledger(self, value: Ledger) -> State:
-        return {_TAG: "ledger"}
-
-    def _object(self, value: object, where: str) -> Any:
-        if isinstance(value, type) or inspect.isroutine(value):
-            return f"{value.__module__}.{value.__qualname__}"
-        if id(value) in self._around:
-            return f"the object {len(self._around) - self._around.index(id(value))} levels above"
-        if isinstance(value, pd.Series):
-            return self._array(value.to_numpy(), where)
-        if not hasattr(value, "__dict__"):
-            return joblib.hash(value)
-        self._around.append(id(value))
-        described = {_TAG: "object", "class": type(value).__name__, "state": self._state(state_of(value), where)}
-        self._around.pop()
-        return described
-
-    def _state(self, state: State, where: str) -> State:
-        """Return the settings and fitted values that decide a release, by attribute name."""
-        kept = {name: part for name, part in state.items() if name not in _NOT_HASHED}
-        for part in ("settings", "fitted"):
-            if isinstance(kept.get(part), Mapping):
-                kept[part] = {name: item for name, item in kept[part].items() if name not in _NOT_HASHED}
-        return super()._state(kept, where)
-
-
 class _Reader:
     """Turns JSON back into values, with the arrays, secrets, ledgers and own parts that belong to it."""
 
     def __init__(self, arrays: State, secrets: list[Key], ledgers: list[Any], own: Sequence[type[Storable]]) -> None:
         self._arrays, self._secrets, self._written_ledgers, self._own = arrays, secrets, ledgers, own
         self._ledgers: dict[int, Ledger] = {}
+        self._built: list[Any] = []  # the objects that were read, in the order in which they were written
         self._kinds: dict[str, Callable[[State], Any]] = {
             "tuple": lambda value: tuple(self.read(value["items"])),
             "dict": lambda value: {self.read(key): self.read(item) for key, item in value["items"]},
@@ -377,6 +344,7 @@ class _Reader:
             "categories": self._categories,
             "object": self._object,
             "own object": self._object,
+            "same": lambda value: self._built[value["number"]],
         }
 
     def read(self, value: Any) -> Any:
@@ -385,7 +353,7 @@ class _Reader:
             return [self.read(item) for item in value]
         if not isinstance(value, dict):
             return value
-        return self._kinds[value[_TAG]](value)
+        return self._kinds[value[TAG]](value)
 
     def _ledger(self, value: State) -> Ledger:
         number = value["number"]
@@ -418,11 +386,12 @@ class _Reader:
 
     def _object(self, value: State) -> Any:
         name = value["class"]
-        is_ours = value[_TAG] == "object"
+        is_ours = value[TAG] == "object"
         kind = class_named(name) if is_ours else next((part for part in self._own if part.__name__ == name), None)
         if kind is None:
             raise DataError(f"it holds a {name} of its maker's own: pass that class, load(path, own=[{name}]).")
-        return _built(kind, {part: self.read(content) for part, content in value["state"].items()})
+        self._built.append(_built(kind, {part: self.read(content) for part, content in value["state"].items()}))
+        return self._built[-1]
 
 
 def _is_tensor(value: object) -> bool:
@@ -464,6 +433,15 @@ def _read_keys(path: Path, digest: str) -> list[Key]:
         return [Key(bytes.fromhex(secret)) for secret in parse_json(text)]
     except (TypeError, ValueError):
         raise DataError(f"{path}: the key is damaged.") from None
+
+
+def _read_ledgers(path: Path, digest: str) -> list[Any]:
+    """Read the ledgers: a hash that was changed would let rows of the training table pass for new ones."""
+    text = read_text(path)
+    if _digest(text.encode()) != digest:
+        raise DataError(f"{path}: the ledger is damaged, or belongs to another model.")
+    found: list[Any] = parse_json(text)
+    return found
 
 
 def _json(tree: Any) -> str:

@@ -6,8 +6,7 @@ meets the target.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -18,23 +17,14 @@ from sklearn.base import clone
 
 from fairflows.bounds import exact_statistical_distance, statistical_distance
 from fairflows.bounds.arguments import CHOOSING, affordable_draws, delta_of_look
-from fairflows.bounds.planning import check_reachable, most_useful_within, planned_cell_bound
-from fairflows.encoder.base import (
-    Encoder,
-    FloatArray,
-    IntArray,
-    LatentLaw,
-    cells_of,
-    is_fitted,
-    read_again,
-)
+from fairflows.bounds.planning import check_reachable, most_useful_within
+from fairflows.encoder.base import Encoder, FloatArray, LatentLaw, cells_of, is_fitted, read_repeatable
 from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError, warn_user
-from fairflows.release.release import Release
+from fairflows.release.released_table import count_cells
 from fairflows.table.table import Table
 
 MEASURES = ("delta", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
-_N_CELLS = (2, 4, 8, 16, 32, 64)
 _N_DRAWS = 10_000  # from each group that Δ is estimated from, with a standard error below 0.005
 
 
@@ -81,27 +71,10 @@ class Frontier:
             No model meets the target; the message says how close one comes.
         """
         delta = self.measured["delta"]
-        place = most_useful_within(delta, self._use(), target)
+        place = most_useful_within(delta, self.measured.get("accuracy", delta), target)
         if place is None:
             raise DataError(f"No model of the frontier has target = {target}; the closest has delta {delta.min():.3f}.")
         return self.encoders[place]
-
-    def best_for(self, target: float) -> int:
-        """Return the place of the most useful model whose Δ is at most the target, else of the one that comes closest.
-
-        Models are ranked by accuracy, or without a label by the number of their cells.
-        """
-        delta, use = self.measured["delta"], self._use()
-        if not delta.notna().any():
-            raise DataError("No model could be trained: all of them diverged.")
-        place = most_useful_within(delta, use, target)
-        return int(np.lexsort([-use, delta])[0]) if place is None else place
-
-    def _use(self) -> pd.Series:
-        for measure in ("accuracy", "n_cells"):
-            if measure in self.measured:
-                return self.measured[measure]
-        return self.measured["delta"]
 
     def __repr__(self) -> str:
         diverged = int(self.measured["delta"].isna().sum())
@@ -153,7 +126,7 @@ def frontier(
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not strengths or not seeds:
         raise DataError("strengths and seeds must each have at least one value.")
-    if isinstance(estimator, Release):
+    if not isinstance(estimator, Encoder):
         raise DataError("A frontier is made of encoders: pass the encoder alone, and release the one that is chosen.")
     if validation is None:
         table, validation = table.split(validation=0)
@@ -177,11 +150,11 @@ def _measure(encoder: Encoder, rows: Table) -> dict[str, float]:
     if not is_fitted(encoder):  # it diverged: the others of the run are kept, and this one says so
         return {"delta": np.nan}
     law = encoder.latent_law()
-    if law is None and encoder.traits.cells:
+    if law is None and encoder.traits.n_cells:
         law = ExactLaw(counted_laws(encoder, rows, encoder.groups_))
     measured = {"delta": _model_distance(law, len(encoder.groups_))}
     if encoder.classes_ is not None and rows.y is not None:
-        predicted, groups = encoder.predict_rows(read_again(encoder, rows)), rows.group_numbers(encoder.groups_)
+        predicted, groups = encoder.predict_rows(read_repeatable(encoder, rows)), rows.group_numbers(encoder.groups_)
         counts = count_labels(encoder.classes_, np.asarray(rows.y), predicted, groups, len(encoder.groups_))
         measured |= group_metrics(counts)
     return measured
@@ -239,7 +212,7 @@ def group_metrics(counts: FloatArray) -> dict[str, float]:
 def counted_laws(encoder: Encoder, rows: Table, groups: list[Hashable]) -> FloatArray:
     """Return each group's law of cells among these rows, shape (K, k)."""
     shape = len(groups), int(encoder.n_cells_ or 0)
-    counts = rows.count_cells(rows.group_numbers(groups), cells_of(encoder, rows), shape).sum(axis=0)
+    counts = count_cells(rows, rows.group_numbers(groups), cells_of(encoder, rows), shape).sum(axis=0)
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
@@ -252,60 +225,12 @@ def _model_distance(law: LatentLaw | None, n_groups: int) -> float:
     return statistical_distance(law.log_density_table(affordable_draws(_N_DRAWS, n_groups), CHOOSING))
 
 
-def with_cells(
-    front: Frontier, train: Table, validation: Table, certifying: Table, *, delta: float, most_rows: int
-) -> Frontier:
-    """Return every encoder of a frontier with every number of cells, as the certifying persons would find it.
-
-    ``delta`` of a model is the bound to expect from as many persons as `certifying` has, of each of whom at most
-    `most_rows` rows count; its accuracy is measured on validation persons.
-    """
-    judged, counted = (table.random_rows(0, most_rows) for table in (validation, certifying))
-    n = counted.group_sizes(train.groups)
-    if n.min() == 0:
-        raise DataError("Every group needs persons to certify on; one has none. Use more rows.")
-    releases, rows = [], []
-    for encoder, place in zip(front.encoders, front.measured[["strength", "seed"]].to_dict("records"), strict=True):
-        for release in _releases(encoder, train) if is_fitted(encoder) else ():
-            expected = expected_bound(counted_laws(release, judged, train.groups), n, delta)
-            row = place | {"n_cells": release.n_cells_, "delta": expected}
-            if train.y is not None:
-                row["accuracy"] = float((release.predict_rows(read_again(release, judged)) == judged.y).mean())
-            releases.append(release)
-            rows.append(row)
-    return Frontier(releases, pd.DataFrame(rows, columns=None if rows else ["strength", "seed", "n_cells", "delta"]))
-
-
-def expected_bound(laws: FloatArray, n: IntArray, delta: float) -> float:
-    """Return the bound on Δ to expect from n persons of each group, if these are the laws of the released cells.
-
-    One standard deviation of the observed distance is added, so that the certificate is likely to come out within the
-    target: one person moves it by 1/n_a, hence its variance is at most Σ 1/(4 n_a).
-    """
-    planned = planned_cell_bound(laws, n, delta_of_look(delta, 1))  # which the first certificate will spend
-    return min(1.0, float(planned) + 0.5 * math.sqrt(float((1 / n).sum())))
-
-
-def _releases(encoder: Encoder, train: Table) -> Iterator[Release]:
-    """Fit releases with growing numbers of cells, until the number grows no more."""
-    most: int = 0
-    rows = encoder.read(train)
-    Z = encoder.encode(read_again(encoder, train, "fit"))
-    for n_cells in _N_CELLS:
-        release = Release(n_cells=n_cells, output="cell").fit_around(encoder, rows, Z, train.y)
-        if (release.n_cells_ or 0) > most:
-            most = int(release.n_cells_ or 0)
-            yield release
-
-
-def check_target(target: float, certifying: Table | None, delta: float) -> None:
+def check_target(target: float, certifying: Table, delta: float) -> None:
     """Raise if a target is not in (0, 1], or if it cannot be certified with so few persons."""
     if not 0 < target <= 1:
         raise DataError(f"target must be in (0, 1]; got {target!r}.")
     if target == 1:
         warn_user("Every release meets a distance of 1, also one that gives the group away: set a smaller target.")
-    if certifying is None:  # a latent, which its own densities vouch for
-        return
     sizes = certifying.one_row_per_person(0).group_sizes(certifying.groups).tolist()
     n = dict(zip(map(str, certifying.groups), sizes, strict=True))
     check_reachable(n, delta_of_look(delta, 1), target=target)

@@ -15,7 +15,7 @@ from fairflows import Table, audit, certify
 from fairflows.codec import Codec
 from fairflows.encoder.base import EncodedColumns, Inversion, LatentLaw
 from fairflows.paper.baselines import RawFeatures
-from fairflows.table.persons import new_key
+from fairflows.table.keys import new_key
 
 N = 4000
 NAMES = ["u", "v", "w"]
@@ -37,7 +37,7 @@ class RotatedGroups(RawFeatures):
         self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(x.shape[1]))
 
     def encode(self, rows):
-        x = (self.codec_.encode(rows.X, rows.persons, rows.outside)[0] - self.mean_) / self.scale_
+        x = (self.codec_.encode(rows.X, rows.persons)[0] - self.mean_) / self.scale_
         turned = np.stack([x @ rotation.T for rotation in self.rotations_])
         return pd.DataFrame(turned[rows.group, np.arange(len(x))], columns=list(self.output_.dtypes))
 
@@ -160,9 +160,9 @@ class CoarseNoise(Codec):
 class ClampedTails(Codec):
     """Numbers outside the training range are moved to its end."""
 
-    def encode(self, X, *more):
+    def encode(self, X, persons):
         low, high = (pd.Series({name: getattr(scale, end) for name, scale in self.scales_.items()}) for end in ENDS)
-        return super().encode(X.clip(low, high, axis=1), *more)
+        return super().encode(X.clip(low, high, axis=1), persons)
 
 
 def fractions(inversion: Inversion) -> np.ndarray:

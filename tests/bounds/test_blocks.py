@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import beta, kstest
 
 from fairflows import DataError
-from fairflows.bounds.blocks import blocks_p_value, blocks_upper_bound, even_blocks, planned_blocks_bound
+from fairflows.bounds.blocks import blocks_p_value, blocks_upper_bound, even_blocks
 
 LEVELS = np.array([[0.55, 0.25, 0.15, 0.05], [0.2, 0.2, 0.3, 0.3]])  # of one score with heavy ties, in each group
 
@@ -77,14 +77,6 @@ def test_each_leaf_has_a_beta_law():
 def test_three_groups_are_bounded_at_once():
     even = [even_blocks(n, 8) for n in (500, 300, 200)]
     assert blocks_upper_bound(even, 0.05) > blocks_upper_bound(even[1:], 0.05) > blocks_upper_bound(even[:2], 0.05)
-
-
-@pytest.mark.parametrize("k", [2, 8, 64])
-@pytest.mark.parametrize("delta", [0.05, 0.01])
-def test_the_plan_foresees_the_bound(k, delta):
-    n = (2000, 1000)
-    bound = blocks_upper_bound([even_blocks(m, k) for m in n], delta)
-    assert planned_blocks_bound(n, k, delta) == pytest.approx(bound, rel=0.12)
 
 
 def test_even_blocks_sum_to_persons_plus_one():

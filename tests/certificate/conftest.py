@@ -6,7 +6,7 @@ import pytest
 from known_encoders import ClaimingTree
 
 from fairflows import load_adult
-from fairflows.storage import model_hash
+from fairflows.certificate.model_hash import model_hash
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +29,8 @@ class Found:
 
     model: str
     rows: str = ""
-    released: tuple[str, ...] = ("cell",)
+    released: str = "cell"
+    labels: tuple[str, ...] = ()
     delta: float = 0.05
     attack_lower: float = 0.0
     best: str = "nobody"

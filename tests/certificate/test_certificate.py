@@ -7,8 +7,10 @@ import matplotlib.pyplot as plt
 import pytest
 
 from fairflows import Certificate
-from fairflows.certificate.certificate import FOUND_BY, Assumption, Statement
-from fairflows.report import words
+from fairflows.certificate.about import About, Population
+from fairflows.certificate.certificate import Assumption
+from fairflows.certificate.statements import FOUND_BY, Statement
+from fairflows.report.statement_words import STATEMENTS
 
 KEY = b"secret"
 STATED = [f.name for f in fields(Certificate) if f.name != "unchecked"]
@@ -31,8 +33,13 @@ def certificate() -> Certificate:
             stated("density", "adversary", 0.02, group="<b>women</b>", delta=0.05),
             stated("density", "adversary", 0.01, group="men", delta=0.05),
         ),
-        sensitive="<i>sex</i>",
-        released=("cell", "label"),
+        sensitive=("<i>sex</i>", "age"),
+        released="cell",
+        labels=("income",),
+        unit="person",
+        issued="2026-03-01",
+        about=About(issuer="Office", population=Population(period="2025", place="Ulm"), valid_until="2027-12-31"),
+        previous=("ef" * 32,),
         n={"<b>women</b>": 4913, "men": 10147},
         delta=0.05,
         assumptions=(
@@ -63,10 +70,8 @@ def test_json_loses_nothing(certificate):
 
 def test_json_of_another_format_is_refused(certificate):
     values = json.loads(certificate.to_json())
-    with pytest.raises(ValueError, match="'format' must be 3; got 1"):
+    with pytest.raises(ValueError, match="'format' must be 4; got 1"):
         Certificate.from_json(json.dumps({**values, "format": 1}))
-    with pytest.raises(ValueError, match="no field 'better'"):
-        Certificate.from_json(json.dumps({**values, "better": 0}))
     with pytest.raises(ValueError, match="no field 'unchecked'"):
         Certificate.from_json(json.dumps({**values, "unchecked": False}))
 
@@ -76,9 +81,9 @@ def test_json_of_another_format_is_refused(certificate):
     [
         ("", "not JSON"),
         ("[" * 100_000, "nested more than .* levels deep"),
-        ("[]", "'format' must be 3; got None"),
-        ("7", "'format' must be 3; got None"),
-        ('{"format": 3}', "must state 'status'"),
+        ("[]", "'format' must be 4; got None"),
+        ("7", "'format' must be 4; got None"),
+        ('{"format": 4}', "missing required field `status`"),
     ],
 )
 def test_a_text_that_is_no_certificate(text, message):
@@ -92,12 +97,36 @@ def test_a_text_that_is_no_certificate(text, message):
         ("status", "BLESSED"),
         ("status", None),
         ("sensitive", 3),
-        ("released", "cell"),
+        ("sensitive", "sex"),
+        ("sensitive", [3]),
+        ("released", "cellar"),
+        ("released", ["cell"]),
+        ("labels", "income"),
+        ("labels", [1]),
+        ("unit", "household"),
+        ("unit", None),
+        ("issued", 2026),
+        ("about", "an office"),
+        ("about", {"issuer": 7}),
+        ("previous", "ef"),
+        ("previous", [None]),
+        ("columns", "age"),
         ("n", [1, 2]),
         ("n", {"a": "many"}),
         ("n", {"a": True}),
         ("seed", 1.5),
-        ("target", float("inf")),
+        ("sensitive", []),
+        ("issued", "yesterday"),
+        ("about", {"valid_until": "2027-02-30"}),
+        ("previous", ["ef"]),
+        ("most_rows", 0),
+        ("look", -1),
+        ("releases", -1),
+        ("seed", -1),
+        ("n_draws", 0),
+        ("target", "0.1"),
+        ("target", 1.5),
+        ("target", -0.1),
         ("assumptions", [1]),
         ("assumptions", ["independent"]),
         ("statements", {}),
@@ -105,31 +134,70 @@ def test_a_text_that_is_no_certificate(text, message):
 )
 def test_a_field_of_the_wrong_kind_is_refused(certificate, name, value):
     values = json.loads(certificate.to_json())
-    with pytest.raises(ValueError, match=f"cannot state {name} = "):
+    with pytest.raises(ValueError, match=rf"cannot state {name}\S* = "):
         Certificate.from_json(json.dumps({**values, name: value}))
 
 
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("distance", -0.1, "distance = -0.1"),
-        ("distance", "0.01", "statements = "),
-        ("distance", float("nan"), "statements = "),
-        ("distance", None, "statements = "),
-        ("observed", 2, "observed = 2"),
-        ("delta", None, "statements = "),
-        ("about", "gossip", "statements = "),
-        ("by", "magic", "'population' by = 'magic'"),
-        ("by", "model", "'population' by = 'model'"),
-        ("law", "crowd", "statements = "),
-        ("better", 1, "statements = "),
-        ("group", "men", "'population' of the group 'men'"),
+        ("distance", -0.1, "distance = -0.1: expected `float` >= 0.0"),
+        ("distance", 1.01, "distance = 1.01: expected `float` <= 1.0"),
+        ("distance", "0.01", "distance = '0.01': expected `float`, got `str`"),
+        ("distance", None, "distance = None: expected `float`, got `null`"),
+        ("observed", 2, "observed = 2: expected `float` <= 1.0"),
+        ("known_half", -1, "known_half = -1: expected `float` >= 0.0"),
+        ("p_value", 2, "p_value = 2: expected `float` <= 1.0"),
+        ("delta", None, "delta = None: expected `float`, got `null`"),
+        ("about", "gossip", "about = 'gossip': invalid enum value"),
+        ("law", "crowd", "law = 'crowd': invalid enum value"),
+        ("counts", [], r"counts = \[\]: expected `object | null`"),
+        ("counts", {"n": {}}, r"counts = {'n': {}}: object missing required field `cells`"),
+        ("blocks", {"men": [1, 2.5]}, r"blocks\[...\]\[1\] = {'men': \[1, 2.5\]}: expected `int`, got `float`"),
+        ("blocks", [1], r"blocks = \[1\]: expected `object`"),
     ],
 )
 def test_a_statement_of_the_wrong_kind_is_refused(certificate, name, value, says):
+    """The field, what came, and the rule."""
     values = with_statement(json.loads(certificate.to_json()), 0, **{name: value})
+    with pytest.raises(ValueError, match=rf"a certificate cannot state statements\[0\]\.{says}"):
+        Certificate.from_json(json.dumps(values))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"by": "magic"}, "'population' by = 'magic'"),
+        ({"by": "model"}, "'population' by = 'model'"),
+        ({"group": "men"}, "'population' of the group 'men'"),
+    ],
+)
+def test_a_statement_that_no_version_makes_is_refused(certificate, changes, says):
+    values = with_statement(json.loads(certificate.to_json()), 0, **changes)
     with pytest.raises(ValueError, match=f"cannot state {says}"):
         Certificate.from_json(json.dumps(values))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_none_is_refused(certificate, number):
+    """JSON of Python has them; no other reader takes it, and no bound is compared with them."""
+    text = certificate.to_json().replace('"distance": 0.034', f'"distance": {number}')
+    with pytest.raises(ValueError, match=f"not JSON \\({number} is no finite number\\)"):
+        Certificate.from_json(text)
+
+
+def test_fields_that_no_certificate_has_are_refused_wherever_they_are(certificate):
+    values = json.loads(certificate.to_json())
+    about = values["about"]
+    for changed in (
+        {**values, "better": 0},
+        {**values, "about": {**about, "better": 0}},
+        {**values, "about": {**about, "population": {"better": 0}}},
+        with_statement(values, 1, better=0),
+        {**values, "assumptions": [{"key": "", "text": "", "better": 0}]},
+    ):
+        with pytest.raises(ValueError, match=r"a certificate has no field '[a-z.]*better'"):
+            Certificate.from_json(json.dumps(changed))
 
 
 def test_nothing_is_stated_twice(certificate):
@@ -168,9 +236,8 @@ def test_bounds_are_printed_on_the_safe_side(certificate):
 @pytest.mark.parametrize("name", [name for name in STATED if name != "seal"])
 def test_the_seal_covers_every_field(certificate, name):
     value = getattr(certificate, name)
-    other = {str: "x", int: 99, float: 0.123, dict: {"x": 0.5}, tuple: () if value else ("x",), type(None): 0.5}[
-        type(value)
-    ]
+    others = {str: "x", int: 99, float: 0.123, dict: {"x": 0.5}, tuple: () if value else ("x",), type(None): 0.5}
+    other = {**others, About: About(contact="x")}[type(value)]
     changed = replace(certificate, **{name: other})
     assert changed.sealed(KEY).seal != certificate.seal
     assert certificate.sealed(b"other key").seal != certificate.seal
@@ -179,7 +246,8 @@ def test_the_seal_covers_every_field(certificate, name):
 def test_repr_says_what_about_what_and_under_which_assumptions(certificate):
     text = repr(certificate)
     for part in ("CERTIFIED: within the target, whatever the distribution is", "Δ ≤ 0.0340", "51.7 %", "boosted trees",
-                 "4,913", "cell and label (16 cells)", "<i>sex</i>", "look 2 of these persons",
+                 "4,913", "cell (16 cells) and income", "<i>sex</i> and age", "look 2 of these persons",
+                 "2026-03-01", "Office", "2025, Ulm", "2027-12-31",
                  *(assumption.text for assumption in certificate.assumptions)):  # fmt: skip
         assert part in text
     assert max(len(line) for line in text.splitlines()[:-2]) < 140
@@ -203,10 +271,10 @@ def test_plot_shows_every_bound_and_the_target(certificate, changed):
 
 
 def test_a_statement_of_ones_own_takes_an_entry_of_each_table(certificate, monkeypatch):
-    """A new kind of statement: `FOUND_BY` in certificate/certificate.py, its words, and the function that makes it."""
+    """A new kind of statement: `FOUND_BY` in certificate/statements.py, its words, and the function that makes it."""
     monkeypatch.setitem(FOUND_BY, "model", ("model", "by hand"))
-    said = replace(words.STATEMENTS["model", "model"], text=lambda s, c: f"somebody reckons Δ ≤ {s.distance}")
-    monkeypatch.setitem(words.STATEMENTS, ("model", "by hand"), said)
+    said = replace(STATEMENTS["model", "model"], text=lambda s, c: f"somebody reckons Δ ≤ {s.distance}")
+    monkeypatch.setitem(STATEMENTS, ("model", "by hand"), said)
     own = Statement(about="model", by="by hand", distance=0.125)
     others = tuple(s for s in certificate.statements if s.about != "model")
     changed = replace(certificate, statements=(*others, own))

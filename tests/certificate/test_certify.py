@@ -1,6 +1,7 @@
 """certify: status, refusals, joint releases, groups, attacks, what is said of it."""
 
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from fairflows import DataError, FairMatching, FairTree, Table, certify, verify
 from fairflows.bounds import cell_upper_bound, delta_of_look, exact_statistical_distance
 from fairflows.certificate.looks import open_looks
 from fairflows.encoder.base import cells_of
+from fairflows.table.ledger import RowsSeen
 
 FIRST = delta_of_look(0.01, 1)
 
@@ -34,7 +36,7 @@ def spent(certificate):
 
 def next_look(rows):
     with open_looks() as looks:
-        return looks.find(looks.rows(rows.X, rows.persons), "a model", "a new request")[0].number
+        return looks.find(RowsSeen.of(rows.X, rows.persons, looks.key), "a model", "a new request")[0].number
 
 
 def test_cells_of_adult_are_certified(model, adult):
@@ -49,7 +51,9 @@ def test_cells_of_adult_are_certified(model, adult):
     assert spent(certificate) == {"population row": FIRST, "given": FIRST, "model row": 0.0}
     assert certificate.attack_lower is None
     assert certificate.find("population", "person") is None, "every row is another person: one statement is enough"
-    assert certificate.sensitive == "sex"
+    assert certificate.sensitive == ("sex",)
+    assert (certificate.released, certificate.labels, certificate.unit) == ("cell", (), "row")
+    assert certificate.issued == date.today().isoformat()
     assert "sex" in repr(certificate)
     assert verify(certificate, model, test)
 
@@ -79,9 +83,9 @@ def test_a_latent_is_never_more_than_model_only(adult, found):
     encoder = FairMatching(gamma=1.0, density="counts").fit(train)
     certificate = certify(encoder, test, target=0.5)
     assert certificate.status == "MODEL_ONLY"
-    assert certificate.released == ("latent",)
+    assert certificate.released == "latent"
     assert certificate.cell_upper is None
-    attacked = found(encoder, released=("latent",), attack_lower=certificate.model_upper + 0.02)
+    attacked = found(encoder, released="latent", attack_lower=certificate.model_upper + 0.02)
     refuted = certify(encoder, test, target=0.5, audit=attacked)
     assert refuted.status == "REFUTED"
     assert "the densities err by at least 0.0200 together" in repr(refuted)
@@ -112,14 +116,15 @@ def test_status_without_cells(adult, split, target, status):
 def test_cell_and_label_are_certified_as_a_pair(model, adult):
     """What the label itself tells is in the bound: Adult's labels alone are .20 apart."""
     test = adult[2]
-    alone, pair = certify(model, test), certify(model, test, released=["cell", "label"])
+    alone, pair = certify(model, test), certify(model, test, with_labels=True)
     gap = abs(np.subtract(*[(test.y[test.a == a] == 1).mean() for a in test.groups]))
     assert pair.cell_upper > gap > alone.cell_upper
     assert pair.n_cells == 2 * alone.n_cells
     _, cells, group = counts_of(model, test)
     joint = np.zeros((2, 16))
     np.add.at(joint, (group, cells * 2 + test.y.to_numpy()), 1)
-    printed = pair.headline.counts[0]
+    assert pair.labels == (test.y.name,)
+    printed = pair.headline.counts
     assert [list(counts) for counts in printed.counts.values()] == joint[:, list(printed.cells)].tolist()
     assert pair.cell_upper >= cell_upper_bound(joint, FIRST) - 1e-12
     assert pair.model_upper is None, "no density says how z and y go together"
@@ -173,7 +178,7 @@ def test_named_persons_are_recognised_in_any_row(adult):
 
 def test_an_attack_on_another_release_is_refused(model, adult, found):
     with pytest.raises(ValueError, match="must have attacked what is released"):
-        certify(model, adult[2], audit=found(model, released=("latent",)))
+        certify(model, adult[2], audit=found(model, released="latent"))
 
 
 def test_an_attack_on_another_model_is_refused(model, adult, found):
@@ -210,7 +215,6 @@ def test_a_cell_that_is_none_of_them_is_refused(wrong):
         ({"n_draws": 0}, "n_draws must be a whole number of at least 1; got 0"),
         ({"n_draws": 2_000_000_000}, "n_draws must be at most 67,108,864 for 2 groups"),
         ({"random_state": None}, "random_state must be a whole number of at least 0; got None"),
-        ({"released": ["prediction"]}, "released must name cell or label, .*; got 'prediction'"),
         ({"most_rows": 3}, "most_rows must be 1 where no identifier says whose rows these are; got 3"),
     ],
 )

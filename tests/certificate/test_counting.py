@@ -11,6 +11,7 @@ from fairflows import DataWarning, FairTree, Table, certify, load, save, verify
 from fairflows.bounds import delta_of_look
 from fairflows.certificate.certify import Case
 from fairflows.certificate.looks import open_looks
+from fairflows.table.ledger import RowsSeen
 from processes import start
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -57,7 +58,7 @@ def test_a_target_or_an_attack_is_no_new_look(found):
 
 def test_each_new_look_at_the_same_persons_spends_its_share():
     model, rows = fitted(), people(1)
-    settings = [{}, {"random_state": 1}, {"random_state": 2}, {"delta": 0.1}, {"released": ["cell", "label"]}]
+    settings = [{}, {"random_state": 1}, {"random_state": 2}, {"delta": 0.1}, {"with_labels": True}]
     looks = [certify(model, rows, **values) for values in settings]
     assert [c.look for c in looks] == [1, 2, 3, 4, 5]
     assert [c.headline.delta for c in looks[:3]] == [delta_of_look(0.01, j) for j in (1, 2, 3)]
@@ -125,7 +126,8 @@ def test_two_processes_count_together(tmp_path):
     given = [sorted(int(number) for number in numbers) for *numbers, _ in told]
     assert given == [[1, 2, 3, 4]] * 2, "the same requests are the same looks, whoever comes first"
     with open_looks() as looks:
-        assert [look.number for look in looks.at(looks.rows(people(1).X, people(1).persons))] == [1, 2, 3, 4]
+        rows = RowsSeen.of(people(1).X, people(1).persons, looks.key)
+        assert [look.number for look in looks.at(rows)] == [1, 2, 3, 4]
     assert [has_torch for *_, has_torch in told] == ["False", "False"], (
         "cells of scores need no torch, which loads slowly"
     )

@@ -9,8 +9,8 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from fairflows import FairFlow, FairMatching, Release, Table, certify, load, save
+from fairflows.certificate.model_hash import model_hash
 from fairflows.density import FlowDensity, MixtureDensity
-from fairflows.storage import model_hash
 
 pytestmark = [
     pytest.mark.usefixtures("few_trees"),
@@ -56,8 +56,8 @@ MODELS = {
     "flow, odds": lambda: FairFlow(0.5, density=MixtureDensity(1), criterion="equalized_odds", **QUICK),
     "matching": lambda: FairMatching(0.5, density="counts", n_bins=3, key=KEY),
     "matching, made": lambda: FairMatching(0.5, n_bins=2, hidden=(8,), key=KEY),
-    "cells": lambda: Release(FairMatching(key=KEY, density="counts"), n_cells=4, output="cell", n_folds=1),
-    "drawn rows": lambda: Release(FairMatching(key=KEY, density="counts"), n_cells=4, n_folds=1),
+    "cells": lambda: Release(FairMatching(key=KEY, density="counts"), n_cells=4, output="cell"),
+    "drawn rows": lambda: Release(FairMatching(key=KEY, density="counts"), n_cells=4),
 }  # fmt: skip
 """One of every kind."""
 
@@ -108,7 +108,7 @@ def test_columns_may_have_any_name(fitted, name):
 
 def test_every_cell_of_a_partition_counts(fitted):
     model = copy.deepcopy(fitted["cells"])
-    model.models_[0].cut.tree.threshold[0] += 1e-9
+    model.partition_.tree.threshold[0] += 1e-9
     assert hash_of(model) != hash_of(fitted["cells"])
 
 

@@ -14,7 +14,9 @@ from filelock import FileLock
 
 from fairflows import DataError, DataWarning, load_adult
 from fairflows.certificate import looks as record_of_looks
+from fairflows.certificate import records
 from fairflows.certificate.looks import open_looks
+from fairflows.table.ledger import RowsSeen
 from fairflows.table.persons import Persons
 from processes import start
 
@@ -25,7 +27,7 @@ FRAME = pd.DataFrame({"age": [31, 45, 27]})
 def record(frame=FRAME, names=NAMES, model="m", request=None):
     """Record a look; a new one, unless the request is named."""
     with open_looks() as looks:
-        rows = looks.rows(frame, Persons.unnamed(len(frame)) if names is None else Persons.of(names))
+        rows = RowsSeen.of(frame, Persons.unnamed(len(frame)) if names is None else Persons.of(names), looks.key)
         return looks.record(rows, looks.find(rows, model, request or secrets.token_hex(8))[0])
 
 
@@ -42,7 +44,8 @@ def test_every_model_of_the_same_persons_counts_on():
     assert record(model="another").number == 2
     assert record(FRAME.iloc[:1], ["eve"]).number == 3, "one person in common is enough"
     with open_looks() as looks:
-        assert [look.model for look in looks.at(looks.rows(FRAME, Persons.of(NAMES)))] == ["one", "another", "m"]
+        rows = RowsSeen.of(FRAME, Persons.of(NAMES), looks.key)
+        assert [look.model for look in looks.at(rows)] == ["one", "another", "m"]
     assert record(FRAME, ["kim", "lee", "max"]).number == 1, "these persons have given none, whatever their values are"
 
 
@@ -63,7 +66,7 @@ def test_two_processes_and_twenty_certificates(ledger_of_test, tmp_path):
     given = [int(word) for path in tmp_path.iterdir() for word in path.read_text().split()]
     assert sorted(given) == list(range(1, 21))
     with open_looks() as looks:
-        recorded = looks.at(looks.rows(FRAME, Persons.of(NAMES)))
+        recorded = looks.at(RowsSeen.of(FRAME, Persons.of(NAMES), looks.key))
     assert [look.number for look in recorded] == list(range(1, 21))
     assert len(files_of(ledger_of_test)) == 21, "20 looks, one key, and nothing half-written"
 
@@ -83,10 +86,10 @@ def test_a_process_that_is_killed_before_its_certificate_has_looked(tmp_path):
 def test_whoever_waits_is_told_why(ledger_of_test, monkeypatch):
     record()
     held = FileLock(ledger_of_test / "lock")
-    monkeypatch.setattr(record_of_looks, "_PATIENCE", 0.01)
+    monkeypatch.setattr(records, "_PATIENCE", 0.01)
     with held, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(record)
-        with pytest.raises(DataWarning, match="another process is counting looks"):  # warnings are errors in tests
+        with pytest.raises(DataWarning, match="another process is writing records"):  # warnings are errors in tests
             waiting.result()
 
 
@@ -142,7 +145,7 @@ def test_a_damaged_look_is_named_and_never_skipped(ledger_of_test):
     (path,) = ledger_of_test.glob("*.npz")
     whole = path.read_bytes()
     with open_looks() as looks:
-        rows = looks.rows(FRAME, Persons.of(["person 7"]))
+        rows = RowsSeen.of(FRAME, Persons.of(["person 7"]), looks.key)
     damaged = [whole[:n] for n in range(0, len(whole), 40)]
     for place in range(0, len(whole), 3):
         damaged.append(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
@@ -177,9 +180,7 @@ def test_files_of_another_format_or_key_are_refused(ledger_of_test, monkeypatch)
     with pytest.raises(DataError, match="key: the key is damaged: it must have 32 bytes; it has 7"):
         record()
     key.unlink()
-    with pytest.raises(
-        DataError, match="the key is missing, and without it no person in this record of looks is recognised"
-    ):
+    with pytest.raises(DataError, match="the key is missing, and without it no person in these records is recognised"):
         record()
     assert not key.exists(), "a new key would begin the count again"
     key.write_bytes(kept)

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 from known_encoders import ClaimingTree, KnownGaussians
 
-from fairflows import Certificate, Release, Table, certify, verify
+from fairflows import Certificate, FairCells, FairTree, Release, Table, certify, load, save, verify
+from fairflows.certificate.about import About
 from fairflows.certificate.certify import Case
+from fairflows.certificate.statements import blocks_statement
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +47,10 @@ def test_what_was_written_and_read_holds(entered, model, adult):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"status": "REFUTED"}, {"delta": 7.0}, {"look": 0}, {"released": ("cellar",)}, {"sensitive": "age"}]
-)
+    "changes", [{"status": "REFUTED"}, {"delta": 7.0}, {"look": 0}, {"released": "latent"}, {"sensitive": ("age",)},
+                {"labels": ("income",)}, {"unit": "person"}, {"issued": "2020-01-01"}, {"previous": ("ab" * 32,)},
+                {"about": About(purpose="another")}]
+)  # fmt: skip
 def test_a_changed_statement_breaks_the_seal(certificate, model, adult, changes):
     assert whats(replace(certificate, **changes), model, adult[2]) == {"seal"}
 
@@ -78,10 +82,10 @@ def test_a_wrong_bound_under_the_right_seal_is_named(certificate, model, adult, 
 
 def test_a_wrong_status_or_count_under_the_right_seal_is_named(certificate, model, adult, changed):
     assert whats(replace(certificate, status="NOT_MET").sealed(model.key_), model, adult[2]) == {"status"}
-    (fold,) = certificate.headline.counts
-    group, counts = next(iter(fold.counts.items()))
-    other = replace(fold, counts={**fold.counts, group: counts[::-1]})
-    forged = changed(certificate, counts=(other,)).sealed(model.key_)
+    printed = certificate.headline.counts
+    group, counts = next(iter(printed.counts.items()))
+    other = replace(printed, counts={**printed.counts, group: counts[::-1]})
+    forged = changed(certificate, counts=other).sealed(model.key_)
     assert "the counts are not those of these rows" in repr(verify(forged, model, adult[2]))
 
 
@@ -93,8 +97,8 @@ def test_a_statement_that_was_left_out_or_added_is_named(certificate, model, adu
     assert "population person" in whats(more, model, adult[2])
 
 
-@pytest.mark.parametrize("changes", [{"delta": 7.0}, {"look": 0}, {"released": ("cellar",)}, {"n_draws": 0},
-                                     {"n_draws": 2_000_000_000}, {"most_rows": 0}])  # fmt: skip
+@pytest.mark.parametrize("changes", [{"delta": 7.0}, {"look": 0}, {"n_draws": 0}, {"n_draws": 2_000_000_000},
+                                     {"most_rows": 0}])  # fmt: skip
 def test_settings_that_no_certificate_has(certificate, model, adult, changes):
     assert whats(replace(certificate, **changes).sealed(model.key_), model, adult[2]) >= {"settings"}
 
@@ -175,3 +179,96 @@ def test_cells_of_rows_without_names_are_said_not_to_be_counted_again():
         assert found
         assert ("everything was computed again" in repr(found)) == is_counted
         assert ("not put into cells again" in repr(found)) != is_counted
+
+
+def patients(n=1500, seed=0):
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n)
+    frame = pd.DataFrame({"x": rng.normal(size=n).round(2), "z": rng.integers(9, size=n) + (sex == "m"), "sex": sex})
+    ill = np.where(frame["x"] + rng.normal(size=n) > 0, "yes", "no")
+    return Table(frame.assign(ill=ill, who=range(n)), sensitive="sex", label="ill", identifier="who")
+
+
+@pytest.fixture(scope="module")
+def releases():
+    """A release of each kind: by two cuts, and by cells that held-out persons count."""
+    encoders = {"tree": FairTree(identifier="who"), "cells": FairCells(identifier="who")}
+    return {
+        name: Release(encoder, n_cells=4, target=0.6, output="cell").fit(patients())
+        for name, encoder in encoders.items()
+    }
+
+
+KINDS = pytest.mark.parametrize("kind", ["tree", "cells"])
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"released": "row"}, "released"),
+        ({"released": "latent"}, "released"),
+        ({"sensitive": ("age",)}, "sensitive"),
+        ({"unit": "row"}, "unit"),
+        ({"n": {"f": 1, "m": 1}}, "n"),
+        ({"n_cells": 8}, "n_cells"),
+        ({"labels": ("ill",)}, "n_cells"),
+    ],
+)
+def test_a_wrong_field_of_a_release_under_the_right_seal_is_named(releases, kind, changes, what):
+    release = releases[kind]
+    certificate = certify(release, patients(), target=0.6)
+    assert verify(certificate, release, patients())
+    assert what in whats(replace(certificate, **changes).sealed(release.key_), release, patients())
+
+
+def test_blocks_that_are_not_those_of_the_model_are_named(releases):
+    release = releases["tree"]
+    certificate = certify(release, patients())
+    table, to_come = certificate.statements
+    blocks = {group: (b[0] + 5, b[1] - 5, *b[2:]) for group, b in to_come.blocks.items()}
+    forged = replace(certificate, statements=(table, blocks_statement(blocks, to_come.delta))).sealed(release.key_)
+    assert "population row: the blocks are not those of these rows." in repr(verify(forged, release, patients()))
+
+
+def moved(counts):
+    """The same counts, with three of the first cell in the second."""
+    changed = np.array(counts)
+    changed[..., 0, 0] -= 3
+    changed[..., 0, 1] += 3
+    return changed
+
+
+def with_table(release, **changes):
+    release.table_ = replace(release.table_, **{name: change(release.table_) for name, change in changes.items()})
+
+
+def with_threshold(release):
+    tree = release.encoder_.tree_
+    release.encoder_.tree_ = replace(tree, threshold=np.nextafter(tree.threshold, np.inf))
+
+
+FORGERIES = {
+    ("tree", "counts of the table"): lambda r: with_table(r, counts=lambda t: moved(t.counts)),
+    ("cells", "counts of the table"): lambda r: with_table(r, counts=lambda t: moved(t.counts)),
+    ("tree", "kept cells"): lambda r: with_table(r, cell=lambda t: np.roll(t.cell, 1)),
+    ("cells", "kept cells"): lambda r: with_table(r, cell=lambda t: np.roll(t.cell, 1)),
+    ("tree", "blocks"): lambda r: with_table(r, blocks=lambda t: moved(t.blocks)),
+    ("tree", "thresholds for persons to come"): with_threshold,
+    ("cells", "counts of held-out persons"): lambda r: with_table(
+        r, held_out=lambda t: {law: moved(counts) for law, counts in t.held_out.items()}
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Another model was certified on some of these persons")
+@pytest.mark.parametrize(("kind", "what"), FORGERIES)
+def test_a_forged_model_does_not_verify_its_own_certificate(releases, kind, what, tmp_path):
+    """The holder of the key changes what the model keeps, and certifies by it: only the persons themselves show it."""
+    save(releases[kind], tmp_path / "model")
+    model = load(tmp_path / "model")
+    assert verify(certify(model, patients(), target=0.6), model, patients())
+    FORGERIES[kind, what](model)
+    forged = certify(model, patients(), target=0.6)
+    assert forged.sealed(model.key_) == forged
+    assert not verify(forged, model, patients())

@@ -14,8 +14,8 @@ from typer.main import get_command
 from fairflows import DataWarning, FairMatching, Table, save
 from fairflows.cli.main import BUG, app, main, show_warning
 from fairflows.cli.options import _OPTIONS, with_options
-from fairflows.stream import BatchEncoder
-from fairflows.workflow import FORMAT, RUN
+from fairflows.result import FORMAT, RUN
+from fairflows.stream.batches import BatchEncoder
 from processes import start
 
 
@@ -32,7 +32,7 @@ def folder(tmp_path):
     frame.assign(sex=frame["sex"].where(frame.index > 2)).to_csv(tmp_path / "holes.csv", index=False)
     encoder = FairMatching(density="counts").fit(frame[["town", "home"]], sensitive_features=frame["sex"])
     save(encoder, tmp_path / "result" / "model")
-    run = {"format": FORMAT, "sensitive": ["sex"], "rows": 300, "random_state": 0, "released": ["latent"]}
+    run = {"format": FORMAT, "sensitive": ["sex"], "rows": 300, "random_state": 0}
     (tmp_path / "result" / RUN).write_text(json.dumps(run))
     return tmp_path
 
@@ -114,10 +114,10 @@ def encode_until_stopped(number, words):
     sys.argv = ["fairflows", *words]
     encode = BatchEncoder.__call__
 
-    def stopped_while_encoding(self, batch):
+    def stopped_while_encoding(self, *arguments):
         print([path.name for path in Path(words[-1]).parent.glob(".z.csv.partial-*")], flush=True)
         os.kill(os.getpid(), number)
-        return encode(self, batch)
+        return encode(self, *arguments)
 
     BatchEncoder.__call__ = stopped_while_encoding
     main()
@@ -134,4 +134,15 @@ def test_stopped_in_the_middle_it_says_so_and_cleans_up(folder, number, tmp_path
     assert stopped.exitcode == 128 + number, said
     assert "fairflows: interrupted" in said.splitlines()
     assert "cannot be read" not in said
+    assert sorted(path.name for path in folder.iterdir()) == ["holes.csv", "loans.csv", "result"]
+
+
+@pytest.mark.parametrize(("target", "writer"), [("z.csv", "pandas.DataFrame.to_csv"), ("z.parquet", "pyarrow.OSFile")])
+def test_a_full_disk_is_said_with_the_name_of_the_file(run, folder, monkeypatch, target, writer):
+    def full(*_, **__):
+        raise OSError(28, "Error writing bytes to file")
+
+    monkeypatch.setattr(writer, full)
+    err = run("encode", folder / "result", folder / "loans.csv", "-o", folder / target, ends=2)[2]
+    assert err.splitlines()[-1] == f"fairflows: {folder / target}: cannot be written: No space left on device."
     assert sorted(path.name for path in folder.iterdir()) == ["holes.csv", "loans.csv", "result"]

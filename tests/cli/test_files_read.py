@@ -21,7 +21,7 @@ def loans(n=900, seed=0):
 
 
 @pytest.fixture(scope="module")
-def fitted(run, few_epochs, tmp_path_factory):
+def fitted(run, tmp_path_factory):
     """A folder with files in several forms, and a result that was fitted on one of them."""
     folder = tmp_path_factory.mktemp("files")
     loans().to_csv(folder / "loans.csv", sep=";", decimal=",", encoding="cp1252", index=False)

@@ -64,7 +64,7 @@ def test_describe_says_what_to_expect(run, fitted, tmp_path):
     assert "Nothing can be certified about these groups with so many persons" in said
     said = " ".join(run(*words, "--groups", "AGE:40")[1].split())
     assert "What `share` can state with so many persons, for each target (the one with * is its default):" in said
-    assert "0.1*: " in said
+    assert "0.15*: 10 cells or more" in said
 
 
 def with_gaps(n, seed):

@@ -1,6 +1,7 @@
 """`share` and its defaults: whole rows, every row covered; with or without the attribute or a label."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fairflows import DataError, Table, audit, share
-from fairflows.workflow import refuse_a_release_that_tells_more
+from fairflows.sharing import refuse_a_release_that_tells_more
 
 
 def loans(n: int, seed: int) -> pd.DataFrame:
@@ -130,9 +131,19 @@ def test_a_person_with_more_rows_than_all_others_is_refused_early_and_by_number(
     frame = loans(1200, 1).drop(columns="since")
     frame.loc[:8, "person"] = frame.loc[0, "person"]
     given = Table(frame, sensitive="sex", label="repaid", identifier="person")
-    for settings in ({}, {"method": "matching", "most_rows": 3}):
-        with pytest.raises(DataError, match=r"(up to|has) 9.* \(most_rows=(9|\.\.\.)\)"):
-            share(given, target=0.9, quick=True, **settings)
+    more = r"(up to|has) 9.* \(most_rows=(9|\.\.\.)\)"
+    for method in ("tree", "cells"):
+        with pytest.raises(DataError, match=more):
+            share(given, target=0.9, quick=True, method=method, most_rows=3)
+    refused = 0
+    for seed in range(5):  # those who choose the tree say how many rows a person may have
+        try:
+            shared = share(given, target=0.9, quick=True, output="cell", random_state=seed)
+            assert shared.certificate.most_rows == 9
+        except DataError as error:
+            assert re.search(more, str(error))
+            refused += 1
+    assert 0 < refused < 5
 
 
 def test_columns_that_follow_from_others_are_computed_unless_all_are_to_be_drawn(run, tmp_path):
@@ -152,3 +163,61 @@ def test_share_says_what_describe_finds(run, tmp_path):
     said = " ".join(err.split())
     assert "! person has 600 different values in 600 rows" in said
     assert "Columns that give sex away by themselves, most first: title (100%)" in said
+
+
+@pytest.mark.parametrize(("gaps", "words"), [(0, []), (9, ["--missing-group", "drop"])])
+def test_groups_may_be_coded_by_floats(run, tmp_path, gaps, words):
+    """The parts of a table hold 0 and 1 where the table holds 0.0 and 1.0."""
+    rows = loans(900, 3).drop(columns="since")
+    sex = (rows["sex"] == "f").astype(float).where(rows.index >= gaps)
+    rows.assign(sex=sex).to_csv(tmp_path / "loans.csv", index=False)
+    words = [*ROLES, *words, "--quick", "--target", "0.5", "-o", tmp_path / "out"]
+    run("share", tmp_path / "loans.csv", *words, ends=0)
+    n = json.loads((tmp_path / "out" / "certificate.json").read_text())["n"]
+    assert n == {"0": (sex == 0).sum(), "1": (sex == 1).sum()}
+    run("verify", tmp_path / "out", tmp_path / "loans.csv", ends=0)
+
+
+def test_a_target_below_what_half_known_tells_is_refused(run, tmp_path):
+    """With 170 persons in each group two cells tell .1155 in one half of twenty; .0975 was stated, and certified."""
+    rows = loans(340, 3).assign(sex=["f", "m"] * 170)
+    rows.to_csv(tmp_path / "loans.csv", index=False)
+    words = ["share", tmp_path / "loans.csv", *ROLES, "--output", "cell", "--quick", "-o", tmp_path / "out"]
+    err = run(*words, "--target", "0.1", ends=2)[2]
+    assert "is too small for the target Δ ≤ 0.1: it has 170 persons, and the lowest target" in err
+    run(*words, "--target", "0.12", ends=0)
+    stated = json.loads((tmp_path / "out" / "certificate.json").read_text())["statements"][0]
+    assert 0.106 < stated["known_half"] < 0.12
+
+
+def test_public_files_name_no_group_that_was_merged(run, tmp_path):
+    rows = loans(900, 3).drop(columns="since")
+    rows.loc[:9, "sex"], rows.loc[10:29, "sex"] = "CANARYrace", "CANARYother"
+    rows.to_csv(tmp_path / "loans.csv", index=False)
+    words = [*ROLES, "--merge-small", "25", "--quick", "--target", "0.9", "-o", tmp_path / "out"]
+    run("share", tmp_path / "loans.csv", *words, ends=0)
+    out = tmp_path / "out"
+    assert "&#39;CANARYother&#39; and &#39;CANARYrace&#39; are one group" in (out / "report.html").read_text()
+    private = {"report.html", "report.json", "run.json"}
+    public = [path for path in out.iterdir() if path.is_file() and path.name not in private]
+    assert len(public) == 7
+    assert "small groups are one group" in (out / "report-public.html").read_text()
+    assert not [path.name for path in public if b"CANARY" in path.read_bytes()]
+
+
+def test_dates_of_any_century_are_shared_and_encoded(run, tmp_path):
+    """9999-12-31 is the usual "no end"; nanoseconds since 1970 end in 2262, and begin in 1677."""
+    for name, seed in (("loans", 3), ("new", 4)):
+        rows = loans(900, seed)
+        rows["until"] = rows["since"].where(rows["age"] < 40, "9999-12-31") + " 23:59:59"
+        rows["since"] = rows["since"].str.replace("202", "158")
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
+    words = [*ROLES, "--target", "0.5", "--quick", "-o", tmp_path / "out"]
+    assert "9999-12-31" in run("describe", tmp_path / "loans.csv", *ROLES, ends=0)[1]
+    run("share", tmp_path / "loans.csv", *words, ends=0)
+    run("encode", tmp_path / "out", tmp_path / "new.csv", "-o", tmp_path / "z.csv", ends=0)
+    run("check", tmp_path / "out", ends=0)
+    for path in (tmp_path / "out" / "shared.csv", tmp_path / "z.csv"):
+        shared = pd.read_csv(path)
+        assert 0.4 < (shared["until"] == "9999-12-31 23:59:59").mean() < 0.8
+        assert shared["since"].str.match(r"158\d-\d\d-\d\d$").all()

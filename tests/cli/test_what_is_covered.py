@@ -1,5 +1,7 @@
 """What is encoded is what was certified: each test is a way in which the two were once different."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ from known_tables import people
 
 import fairflows as ff
 from fairflows.cli import main as command
+from fairflows.stream import files
 
 ROLES = ["--sensitive", "sex", "--label", "repaid", "--quick", "--target", "0.4"]
 TABLE = {"sensitive": "sex", "label": "repaid", "identifier": "person"}
@@ -172,12 +175,50 @@ def test_a_name_twice_in_a_certificate_is_refused(run, folder):
 def test_a_file_with_other_columns_than_were_released_fails(run, folder):
     certificate, shared = folder / "named" / "certificate.json", pd.read_csv(folder / "named" / "shared.csv")
     run("check", certificate, folder / "named" / "shared.csv", ends=0)
-    for frame, words in (
-        (shared.assign(sex="f"), "It holds the sensitive column 'sex'"),
-        (shared.assign(notes="x"), "It holds the column 'notes', which no released row has"),
-        (shared.drop(columns="town"), "It lacks the column 'town'"),
+    for frame, words, listing in (
+        (shared.assign(sex="f"), "It holds the sensitive column 'sex'", "it holds the column 'sex', which was not"),
+        (shared.assign(notes="x"), "It holds the column 'notes', which no released row has", "it holds the column 'n"),
+        (shared.drop(columns="town"), "It lacks the column 'town'", "it lacks the column 'town'"),
     ):
         frame.to_csv(folder / "later.csv", index=False)
-        ff.certificate.check.list_files(certificate, [folder / "later.csv"])  # by mistake
+        with pytest.raises(ff.DataError, match=listing):
+            ff.certificate.file_list.list_files(certificate, [folder / "later.csv"])
         out = run("check", certificate, folder / "later.csv", ends=1)[1]
         assert words in out
+
+
+def test_persons_at_a_cut_point_keep_their_group_in_a_file_of_narrower_floats(run, tmp_path):
+    """Certified at .099, and .29 in truth: as a float of 32 bits, a score of 0.7 was under 0.7."""
+    for name, seed in (("loans", 0), ("new", 1)):
+        frame = loans(1500, seed).drop(columns=["sex", "repaid"])
+        frame["score"] = np.random.default_rng(seed).choice([0.2, 0.5, 0.7, 0.9], len(frame))
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    frame.astype({"score": np.float32}).to_parquet(tmp_path / "new.parquet", index=False)
+    words = ["--sensitive", "score", "--groups", "score:0.7", "--id", "person", "--quick", "--target", "0.4"]
+    run("share", tmp_path / "loans.csv", *words, "-o", tmp_path / "out", ends=0)
+    tested = [
+        json.loads(run("certify", tmp_path / "out", tmp_path / name, "--json")[1])["statements"][-1]["persons"]
+        for name in ("new.csv", "new.parquet")
+    ]
+    assert (
+        tested[0]
+        == tested[1]
+        == {"0.7 and over": (frame["score"] >= 0.7).sum(), "under 0.7": (frame["score"] < 0.7).sum()}
+    )
+
+
+@pytest.mark.parametrize("target", ["z.csv", "z.parquet"])
+@pytest.mark.parametrize("known", [0, 1, 600])
+def test_rows_that_are_dropped_leave_a_table(run, folder, monkeypatch, target, known):
+    """The header stood twice where the first batch was dropped whole; without a row the file had 0 bytes."""
+    monkeypatch.setattr(files, "BATCH_ROWS", 300)
+    new = loans(900, 2)
+    new["repaid"] = new["repaid"].fillna("no").where(new.index >= 900 - known, None)
+    new.to_csv(folder / "new.csv", index=False)
+    (folder / target).unlink(missing_ok=True)
+    said = run("encode", folder / "named", folder / "new.csv", "-o", folder / target, ends=0)[1]
+    assert said.startswith(f"{known} rows written to ")
+    written = pd.read_csv(folder / target) if target.endswith("csv") else pd.read_parquet(folder / target)
+    assert list(written) == list(pd.read_csv(folder / "named" / "shared.csv", nrows=1))
+    assert len(written) == known
+    run("check", folder / "named" / "certificate.json", folder / target, ends=0)

@@ -52,6 +52,15 @@ def test_dates_and_missing_values():
         codec.encode(frame.assign(t=1))
 
 
+def test_another_value_stands_in_for_one_that_training_did_not_have():
+    frame = pd.DataFrame({"town": ["Ulm", "Bonn", "Ulm"], "rooms": [1, 2, 2], "x": [0.1, 0.2, 0.3]})
+    codec = CellCodec(n_bins=2).fit(frame, {"x": "continuous"})
+    later = pd.DataFrame({"town": ["Rome", None], "rooms": [9, 2], "x": [7.0, np.nan]})
+    cells = codec.encode(later)
+    assert ((cells >= 0) & (cells < codec.n_cells_)).all()
+    assert codec.decode(cells)["town"].tolist() == ["Bonn", "Bonn"]
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, "Int64"])
 def test_large_integers_fall_into_their_bins(dtype):
     values = 2**60 + np.arange(40)

@@ -9,7 +9,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, DataWarning
 from fairflows.codec import Codec
-from fairflows.table.columns import MAX_STEPS, MIN_ROWS, find_grid
+from fairflows.table.grid import MAX_STEPS, MIN_ROWS, find_grid
 from fairflows.table.persons import Persons
 
 KEY = bytes(range(32))
@@ -125,8 +125,7 @@ def test_times_with_zones_and_durations_come_back():
 def test_times_in_a_finer_unit_are_rounded_to_that_of_training():
     codec = Codec(key=KEY).fit(pd.DataFrame({"at": pd.date_range("2020-01-01", periods=9).astype("M8[s]")}))
     finer = pd.DataFrame({"at": pd.to_datetime(["2020-01-03 00:00:00.2"]).astype("M8[ms]")})
-    with pytest.warns(DataWarning, match=r"rounded to them: column 'at' \(1\)"):
-        assert codec.decode(encode(codec, finer))["at"].tolist() == [pd.Timestamp("2020-01-03")]
+    assert codec.decode(encode(codec, finer))["at"].tolist() == [pd.Timestamp("2020-01-03")]
 
 
 def test_grids():
@@ -144,13 +143,11 @@ def test_log_determinant_is_that_of_the_map():
     codec = Codec(key=KEY).fit(frame)
     rows = frame.iloc[:20] * 1.5  # some of them outside the training range
     persons, h = Persons.of(np.arange(20)), 1e-6
-    with pytest.warns(DataWarning, match="outside"):
-        x, log_det = codec.encode(rows, persons)
-        slopes = [
-            (codec.encode(rows.assign(**{c: rows[c] + h * frame[c].std()}), persons)[0] - x)[:, j]
-            / (h * frame[c].std())
-            for j, c in enumerate(frame)
-        ]
+    x, log_det = codec.encode(rows, persons)
+    slopes = [
+        (codec.encode(rows.assign(**{c: rows[c] + h * frame[c].std()}), persons)[0] - x)[:, j] / (h * frame[c].std())
+        for j, c in enumerate(frame)
+    ]
     np.testing.assert_allclose(log_det, np.log(slopes).sum(axis=0), atol=1e-4)
 
 
@@ -170,9 +167,7 @@ def test_noise_is_spread_over_the_step_and_independent_between_columns():
 @pytest.mark.parametrize(("later", "back"), [(300, 255), (-5, 0)])
 def test_numbers_that_the_training_type_cannot_hold_come_back_as_its_end(later, back):
     codec = Codec(key=KEY).fit(pd.DataFrame({"x": np.array([1, 5, 9], dtype=np.uint8)}))
-    with pytest.warns(DataWarning, match=r"outside the training range, .*: column 'x' \(1\)"):
-        x = encode(codec, pd.DataFrame({"x": [later]}))
-    assert codec.decode(x)["x"].tolist() == [back]
+    assert codec.decode(encode(codec, pd.DataFrame({"x": [later]})))["x"].tolist() == [back]
 
 
 def test_what_decodes_far_outside_stops_at_the_end_of_the_type():
@@ -180,7 +175,6 @@ def test_what_decodes_far_outside_stops_at_the_end_of_the_type():
     assert codec.decode(np.array([[-1e6], [1e6], [-1e300], [1e300]]))["x"].tolist() == [0, 255, 0, 255]
 
 
-@pytest.mark.filterwarnings("ignore:Values outside the training range")
 @pytest.mark.parametrize("start", [10**8, 10**11, 2**40 - 5_000])
 def test_values_far_outside_come_back_or_are_refused(start):
     codec = Codec(key=KEY).fit(pd.DataFrame({"x": np.arange(5)}))
@@ -213,12 +207,11 @@ def test_columns_whose_names_run_into_each_other():
             Codec().fit(same)
 
 
-def test_unseen_categories():
+def test_another_category_stands_in_for_an_unseen_one():
     frame = pd.DataFrame({"town": ["Ulm", "Bonn", "Ulm"], "n": [1, 2, 3]})
-    later = pd.DataFrame({"town": ["Ulm", "Köln", "Bonn"], "n": [1, 2, 3]})
+    later = pd.DataFrame({"town": ["Ulm", "Köln", None], "n": [1, 2, 3]})
     codec = Codec().fit(frame)
-    with pytest.warns(DataWarning, match=r"Categories that the training rows did not have.*: column 'town' \(1\)"):
-        assert codec.decode(encode(codec, later))["town"].tolist() == ["Ulm", "Bonn", "Bonn"]
+    assert codec.decode(encode(codec, later))["town"].tolist() == ["Ulm", "Bonn", "Bonn"]
 
 
 def test_constant_columns_are_left_out_and_restored():
@@ -247,8 +240,9 @@ def test_missing_values():
     assert "n is missing" in codec.names_
     assert_frame_equal(codec.decode(encode(codec, frame)), frame, check_exact=True)
     complete = Codec().fit(frame.fillna({"n": 2.0, "c": "a"}))
-    with pytest.warns(DataWarning, match=r"missing where none was in training, .* 'n' \(1\), 'c' \(1\)"):
-        encode(complete, frame)
+    found = complete.decode(encode(complete, frame))
+    assert found["n"].isin([1, 2, 3]).all(), "a known value stands in"
+    assert found["c"].isin(["a", "b"]).all()
 
 
 def test_missing_numbers_are_not_atoms():
@@ -268,7 +262,7 @@ def test_values_that_repeat_without_a_grid_are_reported():
     ("frame", "message"),
     [
         (pd.DataFrame({"x": [1.0, np.inf]}), "'x' must hold finite numbers; 1 are infinity"),
-        (pd.DataFrame({"x": [1.0, 1e301]}), "'x' must hold numbers within ±1e\\+300"),
+        (pd.DataFrame({"x": [1.0, 1e301]}), r"; 1 are infinity or too large \(above 1e\+300\), the first in row 1"),
         (pd.DataFrame({"x": [1 + 2j, 0j]}), "'x': Complex data not supported"),
         (pd.DataFrame({"x": pd.Series(["a", 1], dtype=object)}), "'x' must hold values of one type; got int, str"),
         (pd.DataFrame({"x": pd.Series([[1], [2]], dtype=object)}), "'x' must hold text, .*; got list"),

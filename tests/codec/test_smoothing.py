@@ -6,7 +6,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 from scipy.stats import kstest, norm
 
-from fairflows.codec import Codec, OutsideValues
+from fairflows.codec import Codec
 from fairflows.table.persons import Persons
 
 KEY = bytes(range(32))
@@ -94,9 +94,8 @@ def test_the_log_determinant_is_that_of_the_smoothed_row():
 def test_grid_points_and_intervals_are_those_of_the_values(frame, persons):
     """s + w·u with u in [0, 1), before the logit; and the ends of the interval that this is, after it."""
     codec = fitted(frame, SIGMA)
-    found = OutsideValues(len(frame))
-    s, width = codec.grid_points(frame, persons, found)
-    low, high = codec.intervals(frame, persons, found)
+    s, width = codec.grid_points(frame, persons)
+    low, high = codec.intervals(frame, persons)
     plain, _ = fitted(frame, 0.0).encode(frame, persons)
     noisy = width > 0
     assert noisy.tolist() == [name != "wage" for name in codec.names_]

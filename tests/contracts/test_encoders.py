@@ -1,4 +1,4 @@
-"""What every encoder must do. A new one is one line in the list."""
+"""What every encoder must do, and every release around one. A new one is one line in the list."""
 
 import copy
 import pickle
@@ -15,17 +15,22 @@ from sklearn.exceptions import NotFittedError
 
 from fairflows import DataError, DataWarning, Encoder, FairCells, FairFlow, FairMatching, FairTree, Release, Table
 from fairflows.density import MixtureDensity
-from fairflows.encoder.base import CELL, Traits, is_fitted
+from fairflows.encoder.base import CELL, Model, Traits, is_fitted
 from fairflows.encoder.rows import Rows, TrainingRows
 from fairflows.paper import baselines
-from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting
+from fairflows.table.keys import NEW_AT_EACH_FIT, Key, KeySetting
+from fairflows.table.ledger import RowsSeen
 
-pytestmark = pytest.mark.usefixtures("few_trees")
+pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
+    # A release says so of the training rows that are encoded once more here.
+    pytest.mark.filterwarnings("ignore:.*They keep the cell that they have there"),
+]
 
 KEY = Key(range(32))
 FLOW = {"n_epochs": 1, "hidden": (8,), "head": (8,), "density": MixtureDensity(1), "key": KEY}
 CELLS = {"density": "counts", "key": KEY}
-BEST = {"target": 0.22, "chance": 0.1, "n_certify": 10**6, "n_bins": 16, "key": KEY}
+BEST = {"chance": 0.1, "n_certify": 10**6, "n_bins": 16, "key": KEY}
 
 
 @dataclass(eq=False, repr=False)
@@ -41,16 +46,18 @@ class Rounded(Encoder):
 
     @property
     def traits(self) -> Traits:
-        return Traits(strength="shift", cells=(2,))
+        return Traits(strength="shift", n_cells=2)
 
     def learn(self, rows: TrainingRows) -> None:
-        grade = rows.X["grade"].to_numpy() if "grade" in rows.X else rows.X.iloc[:, 0].to_numpy()
+        grade = self._grade(rows)
         self.means_ = np.array([grade[rows.group == a].mean() for a in range(len(rows.groups))])
         self.n_cells_, self.output_ = 2, CELL
 
+    def _grade(self, rows: Rows) -> np.ndarray:
+        return rows.codes["grade" if "grade" in rows.codes else next(iter(rows.codes))]
+
     def cells(self, rows: Rows) -> np.ndarray:
-        grade = rows.X["grade"] if "grade" in rows.X else rows.X.iloc[:, 0]
-        return (grade.to_numpy() > self.shift * self.means_[rows.map_group]).astype(np.intp)
+        return (self._grade(rows) > self.shift * self.means_[rows.encoding_group]).astype(np.intp)
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         return pd.DataFrame({"cell": self.cells(rows)})
@@ -61,9 +68,9 @@ ENCODERS = {
     "smoothed flow": lambda: FairFlow(0.5, smoothing=0.3, **FLOW),
     "matching": lambda: FairMatching(1.0, **CELLS),
     "matching with coins": lambda: FairMatching(0.5, **CELLS),
-    "best cells": lambda: FairCells(4, **BEST),
-    "best cells without the attribute": lambda: FairCells(4, attribute="training", **BEST),
-    "matched tree": lambda: FairTree(6, key=KEY),
+    "best cells": lambda: FairCells(4, target=0.22, **BEST),
+    "best cells without the attribute": lambda: FairCells(4, target=0.22, attribute="training", **BEST),
+    "matched tree": lambda: FairTree(3, key=KEY),
     "an encoder of one's own": lambda: Rounded(key=KEY),
     "rows as they are": lambda: baselines.RawFeatures(key=KEY),
     "FARE": lambda: baselines.FARE(0.2, max_leaves=6, min_rows=10, key=KEY),
@@ -72,53 +79,53 @@ ENCODERS = {
     "MaxEnt-ARL": lambda: baselines.MaxEntARL(n_epochs=1),
     "forgetting": lambda: baselines.AdversarialForgetting(n_epochs=1),
     "plain adversary": lambda: baselines.AdversarialEncoder(n_epochs=1),
-    "cells of rows": lambda: Release(baselines.RawFeatures(key=KEY), n_cells=4, output="cell", n_folds=1),
-    "cells of matched rows": lambda: Release(FairMatching(1.0, **CELLS), n_cells=4, output="cell", n_folds=1),
-    # Persons of a table keep their cells in a release of trees: see tests/release/test_two_folds.py.
-    "cross-fitted best cells": lambda: Release(FairCells(4, **BEST), output="cell", most_rows=7),
-    "cross-fitted cells of rows": lambda: Release(
-        baselines.RawFeatures(key=KEY), n_cells=4, output="cell", most_rows=7
-    ),
+    # Releases of trees: see tests/release/test_two_cuts.py.
+    "cells of rows": lambda: Release(baselines.RawFeatures(key=KEY), n_cells=4, output="cell"),
+    "cells of matched rows": lambda: Release(FairMatching(1.0, **CELLS), n_cells=4, output="cell"),
+    "held-out best cells": lambda: Release(FairCells(**BEST), n_cells=4, target=0.3, output="cell"),
 }
 NEED_NO_ATTRIBUTE = {
     "best cells without the attribute", "rows as they are", "FARE", "FCRL", "forgetting",
-    "plain adversary", "cells of rows", "cross-fitted cells of rows",
+    "plain adversary", "cells of rows",
 }  # fmt: skip
 INVERTIBLE = {"flow", "smoothed flow", "matching", "matching with coins"}
 GIVE_CELLS = {
     "an encoder of one's own",
     "best cells", "best cells without the attribute", "matched tree", "FARE", "cells of rows", "cells of matched rows",
-    "cross-fitted best cells", "cross-fitted cells of rows",
+    "held-out best cells",
 }  # fmt: skip
-HAVE_A_LAW = INVERTIBLE
+HAVE_A_LAW = INVERTIBLE | {"cells of matched rows"}
 TOSS_COINS = {
     "best cells", "best cells without the attribute", "matched tree", "flow", "smoothed flow", "FCRL",
-    "matching with coins",
-    "cross-fitted best cells", "cross-fitted cells of rows",
+    "matching with coins", "held-out best cells",
 }  # fmt: skip
-PLAIN_ROWS = {"rows as they are", "cells of rows", "cross-fitted cells of rows"}
-FITTED: dict[str, Encoder] = {}
-FITTED_TO_A_TABLE: dict[str, Encoder] = {}
+PLAIN_ROWS = {"rows as they are", "cells of rows"}
+RELEASES = {"cells of rows", "cells of matched rows", "held-out best cells"}
+FITTED: dict[str, Model] = {}
+FITTED_TO_A_TABLE: dict[str, Model] = {}
 
 
-@pytest.fixture(scope="module")
-def table() -> Table:
-    """Text, numbers on a grid and a boolean; two groups; named persons with one to three rows."""
-    rng = np.random.default_rng(0)
-    n = 300
+def made(seed: int, most_rows: int) -> Table:
+    """Text, numbers on a grid and a boolean; two groups; named persons with a row or more."""
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(300) + 10_000 * seed, rng.integers(1, most_rows + 1, 300))
+    n = len(person)
     sex = rng.choice(["f", "m"], n)
-    grade = rng.integers(0, 5, n) + (sex == "m")
+    grade = rng.integers(0, 5, n) + 2 * (sex == "m")
     frame = pd.DataFrame(
         {
             "town": rng.choice(["Bonn", "Köln", "Ulm"], n, p=[0.5, 0.3, 0.2]),
             "grade": grade,
             "owner": rng.random(n) < np.where(sex == "m", 0.6, 0.3),
             "sex": sex,
-            "repaid": np.where(grade + rng.normal(size=n) > 2.5, "yes", "no"),
-            "person": np.sort(rng.integers(0, 180, n)),
+            "repaid": np.where(grade + rng.normal(size=n) > 3, "yes", "no"),
+            "person": person,
         }
     )
     return Table(frame, sensitive="sex", label="repaid", identifier="person")
+
+
+TABLES = {most_rows: made(0, most_rows) for most_rows in (1, 2)}
 
 
 @pytest.fixture(params=ENCODERS)
@@ -127,7 +134,13 @@ def name(request) -> str:
 
 
 @pytest.fixture
-def encoder(name, table) -> Encoder:
+def table(name) -> Table:
+    """Persons with one or two rows; with one row each for releases, in which a person keeps one cell."""
+    return TABLES[1 if name in RELEASES else 2]
+
+
+@pytest.fixture
+def encoder(name, table) -> Model:
     """Fitted to the table; later frames name their persons by the index."""
     if name not in FITTED:
         FITTED[name] = configured(ENCODERS[name](), identifier="person").fit(table)
@@ -135,19 +148,19 @@ def encoder(name, table) -> Encoder:
 
 
 @pytest.fixture
-def nameless(name, table) -> Encoder:
+def nameless(name, table) -> Model:
     """Fitted to the table, which names its persons; later frames do not."""
     if name not in FITTED_TO_A_TABLE:
         FITTED_TO_A_TABLE[name] = ENCODERS[name]().fit(table)
     return FITTED_TO_A_TABLE[name]
 
 
-def configured(encoder: Encoder, **settings: object) -> Encoder:
+def configured(encoder: Encoder | Release, **settings: object) -> Encoder | Release:
     innermost(encoder).set_params(**settings)
     return encoder
 
 
-def innermost(encoder: Encoder) -> Encoder:
+def innermost(encoder: Encoder | Release) -> Encoder:
     return encoder.encoder if isinstance(encoder, Release) else encoder
 
 
@@ -164,7 +177,7 @@ def test_an_encoder_must_say_all_that_is_asked_of_it():
     with pytest.raises(TypeError, match="abstract"):
         Encoder()
     assert Encoder.__abstractmethods__ == {"learn", "encode"}
-    assert len([name for name, value in vars(Encoder).items() if callable(value) or isinstance(value, property)]) <= 15
+    assert len([name for name, value in vars(Encoder).items() if callable(value) or isinstance(value, property)]) <= 18
 
 
 def test_every_encoder_of_the_package_is_in_the_list():
@@ -172,7 +185,7 @@ def test_every_encoder_of_the_package_is_in_the_list():
         return {base}.union(*map(kinds, base.__subclasses__()))
 
     concrete = {kind for kind in kinds(Encoder) if not kind.__abstractmethods__ and "fairflows" in kind.__module__}
-    assert {type(make()) for make in ENCODERS.values()} == concrete | {Rounded}
+    assert {type(innermost(make())) for make in ENCODERS.values()} == concrete | {Rounded}
 
 
 def test_a_table_or_its_parts(name, encoder, nameless, table):
@@ -203,18 +216,19 @@ def test_the_attribute_as_an_argument_or_as_a_column(name, encoder, table):
 
 def test_whether_encoding_needs_the_attribute(name, encoder, table):
     assert encoder.traits.needs_attribute == (name not in NEED_NO_ATTRIBUTE)
-    swapped = table.a.map({"f": "m", "m": "f"})
-    Z = encoder.transform(table)
+    new = made(1, 1)
+    swapped = new.a.map({"f": "m", "m": "f"})
+    Z = encoder.transform(new)
     if encoder.traits.needs_attribute:
         with pytest.raises(DataError, match="needs the sensitive attribute"):
-            encoder.transform(table.X)
-        assert differ(encoder.transform(table.X, sensitive_features=swapped), Z)
+            encoder.transform(new.X)
+        assert differ(encoder.transform(new.X, sensitive_features=swapped), Z)
     else:
-        assert_same(encoder.transform(table.X), Z)
-        assert not differ(encoder.transform(table.X, sensitive_features=swapped), Z)
+        assert_same(encoder.transform(new.X), Z)
+        assert not differ(encoder.transform(new.X, sensitive_features=swapped), Z)
         by_name = configured(ENCODERS[name](), sensitive="sex", identifier="person")
         by_name.fit(table.X.assign(sex=table.a), table.y)
-        assert_same(by_name.transform(table.X), Z)  # its column may be missing
+        assert_same(by_name.transform(new.X), Z)  # its column may be missing
 
 
 def test_pickles_hold_neither_the_key_nor_the_ledger(encoder, table):
@@ -231,9 +245,9 @@ def test_pickles_hold_neither_the_key_nor_the_ledger(encoder, table):
     expected = encoder.transform(table)
     again.key_.restore(secret)
     assert_frame_equal(again.transform(table), expected)
-    assert "key" not in vars(encoder) or again.key == encoder.key, "one key for all parts"
+    assert innermost(again).key == innermost(encoder).key, "one key for all parts"
     with pytest.raises(DataError, match="leaves out the list of the rows"):
-        again.already_used(table)
+        again.already_used(table.take(range(50)))
 
 
 def test_copies_within_a_process_keep_the_key_and_the_ledger(encoder, table):
@@ -242,19 +256,19 @@ def test_copies_within_a_process_keep_the_key_and_the_ledger(encoder, table):
     assert copied.already_used(table) == encoder.already_used(table)
     copied.ledger_.use(table.X.iloc[:5], table.persons.take(range(5)))
     assert len(copied.ledger_.used) == len(encoder.ledger_.used) + 1, "its ledger is its own"
-    assert clone(encoder).key == encoder.key
+    assert innermost(clone(encoder)).key == innermost(encoder).key
 
 
 def test_an_encoder_that_is_not_fitted_is_pickled_without_its_key(name, table):
     encoder = configured(ENCODERS[name](), identifier="person")
     again = pickle.loads(pickle.dumps(encoder))
-    if encoder.key is None:
-        assert again.key is None
+    if innermost(encoder).key is None:
+        assert innermost(again).key is None
         return
     with pytest.raises(DataError, match="leaves out the secret key"):
         again.fit(table)
-    again.key.restore(bytes(KEY))
-    assert again.key == KEY
+    innermost(again).key.restore(bytes(KEY))
+    assert innermost(again).key == KEY
 
 
 def test_fitting_needs_the_attribute(name, table):
@@ -270,7 +284,9 @@ def test_fitting_needs_the_attribute(name, table):
 
 
 def test_an_unknown_group_is_refused(encoder, table):
-    with pytest.raises(DataError, match=r"one of the groups .*\('f', 'm'\); 300 rows are not, the first is 'q'"):
+    with pytest.raises(
+        DataError, match=rf"one of the groups .*\('f', 'm'\); {len(table)} rows are not, the first is 'q'"
+    ):
         encoder.transform(table.X, sensitive_features=np.full(len(table), "q"))
 
 
@@ -290,8 +306,8 @@ def test_coins_and_noise_belong_to_persons(name, encoder, nameless, table):
     Z = encoder.transform(table)
     order = np.random.default_rng(1).permutation(len(table))
     assert_same(encoder.transform(table.take(order)), Z.iloc[order])
-    if len(encoder.traits.cells) > 1:
-        with pytest.raises(DataError, match="The model was fitted to 300 of these rows at least"):
+    if name in RELEASES:
+        with pytest.raises(DataError, match=f"The model was fitted to {len(table)} of these rows at least"):
             nameless.transform(table.X, sensitive_features=table.a)
         return
     with warnings.catch_warnings(record=True) as said:
@@ -302,7 +318,7 @@ def test_coins_and_noise_belong_to_persons(name, encoder, nameless, table):
 
 
 def test_cells_are_counted_from_zero(name, encoder, table):
-    assert bool(encoder.traits.cells) == (encoder.n_cells_ is not None) == (name in GIVE_CELLS)
+    assert (encoder.traits.n_cells is not None) == (encoder.n_cells_ is not None) == (name in GIVE_CELLS)
     rows = encoder.read(table)
     if encoder.n_cells_ is None:
         with pytest.raises(DataError, match="does not give cells"):
@@ -361,6 +377,36 @@ def test_the_kind_of_table_that_came_is_given_back(name, encoder, table):
     assert_same(encoded.to_pandas(), encoder.transform(table))
 
 
+@pytest.fixture
+def strange(table) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
+    """Rows of new persons with their groups; the first 40 have a town, or a gap, that training did not have."""
+    frame = table.X.iloc[:60].assign(town=lambda rows: [*["Rome"] * 20, *[None] * 20, *rows["town"][40:]])
+    who = pd.Index(np.arange(60) + 10_000, name="person")
+    return frame.set_axis(who), table.a.iloc[:60].set_axis(who), np.arange(60) < 40
+
+
+def test_what_training_did_not_have_is_known_when_rows_are_read(name, encoder, table, strange):
+    """No encoder has to remember an order of calls: one of a user's own gives no group away by such rows either."""
+    frame, a, unknown = strange
+    rows = encoder.read(frame, a)
+    assert rows.outside.counts() == {("town", "unseen"): 20, ("town", "missing"): 20}
+    np.testing.assert_array_equal(rows.outside.unknown, unknown)
+    if name not in PLAIN_ROWS or encoder.groups_:
+        np.testing.assert_array_equal(rows.encoding_group, np.where(unknown, 0, a == "m"))
+    some = rows.take(np.array([50, 3, 25]))
+    assert some.encoding_group.tolist() == rows.encoding_group[[50, 3, 25]].tolist()
+
+
+def test_rows_that_training_did_not_have_are_encoded_alike_in_every_group(name, encoder, strange):
+    frame, _, unknown = strange
+    with pytest.warns(DataWarning, match="treated alike in every group: column 'town'") as said:
+        one, other = (encoder.transform(frame, sensitive_features=np.full(60, group)) for group in ("f", "m"))
+    assert len(said) == 2
+    assert_same(one[unknown], other[unknown])
+    if encoder.traits.needs_attribute and not encoder.traits.n_cells:
+        assert differ(one[~unknown], other[~unknown]), "as rows that training knows are not"
+
+
 @pytest.mark.filterwarnings("ignore:No identifier says", "ignore:.*only observed cells")
 def test_arrays(name, table):
     rng = np.random.default_rng(2)
@@ -370,8 +416,8 @@ def test_arrays(name, table):
     assert isinstance(Z, np.ndarray)
     assert Z.shape == (len(table), len(encoder.get_feature_names_out()))
     assert encoder.schema_.kinds == {}
-    if len(encoder.traits.cells) > 1:
-        with pytest.raises(DataError, match="fitted to 300 of these rows"):
+    if name in RELEASES:
+        with pytest.raises(DataError, match=f"fitted to {len(table)} of these rows"):
             encoder.transform(array, sensitive_features=table.a.to_numpy())
     else:
         assert encoder.transform(array, sensitive_features=table.a.to_numpy()).shape == Z.shape
@@ -400,16 +446,16 @@ def test_fit_transform_is_fit_then_transform_and_changes_no_setting(name, namele
 
 
 def test_the_ledger_knows_the_training_persons(encoder, table):
-    seen = encoder.ledger_.read(table.X, table.persons)
+    seen = RowsSeen.of(table.X, table.persons, encoder.ledger_.key)
     assert encoder.ledger_.already_used(seen) == table.persons.n
-    assert encoder.most_rows_ == table.persons.rows_each().max() > 1
+    assert encoder.most_rows_ == table.persons.rows_each().max()
 
 
 def test_one_run_fits_every_strength_and_seed(name, table):
     template = ENCODERS[name]()
     if isinstance(template, Release):
         pytest.skip("a frontier is made of encoders")
-    strengths = [2, 5] if template.traits.strength == "n_cells" else [0.25, 0.75]
+    strengths = [2, 3] if template.traits.strength == "n_cells" else [0.25, 0.75]
     many = template.fit_path(table, strengths=strengths, seeds=[0, 3])
     assert not is_fitted(template)
     assert all(is_fitted(encoder) for encoder in many)

@@ -8,7 +8,7 @@ from fairflows import DataError, DataWarning, FairCells, Table
 from fairflows.bounds import cell_upper_bound, delta_of_look, total_variation
 from fairflows.encoder.base import cells_of, is_fitted
 from fairflows.encoder.cell_programme import Bins, CellProgramme
-from fairflows.table.persons import Key
+from fairflows.table.keys import Key
 
 pytestmark = [
     pytest.mark.usefixtures("few_trees"),

@@ -12,7 +12,8 @@ from fairflows import DataError, FairFlow, frontier
 from fairflows.bounds import statistical_distance
 from fairflows.density import MixtureDensity
 from fairflows.paper.gaussians import make_gaussians, make_shifted_gaussians, make_three_groups
-from fairflows.table.persons import Key, Persons
+from fairflows.table.keys import Key
+from fairflows.table.persons import Persons
 
 KEY = Key(range(32))
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")

@@ -7,7 +7,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, DataWarning, FairMatching, Table
 from fairflows.paper.baselines import RawFeatures
-from fairflows.table.persons import Key
+from fairflows.table.keys import Key
 
 KEY = Key(range(32))
 QUICK = {"density": "counts", "key": KEY}

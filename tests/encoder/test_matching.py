@@ -7,7 +7,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, DataWarning, FairMatching
 from fairflows.bounds import exact_statistical_distance
-from fairflows.table.persons import Key
+from fairflows.table.keys import Key
 
 KEY = Key(range(32))
 QUICK = {"density": "counts", "key": KEY, "identifier": "person"}
@@ -77,7 +77,7 @@ def test_wrong_input(categorical):
     other = categorical.X.assign(town="Rom")
     with pytest.warns(DataWarning, match=r"treated alike in every group: column 'town' \(3,000\)"):
         Z = encoder.transform(other, sensitive_features=categorical.a)
-    with pytest.raises(DataError, match="'town' must hold one of its 4 categories .* 'Rom'"):
+    with pytest.raises(DataError, match="'town' must hold one of its 4 values .* 'Rom'"):
         encoder.inverse_transform(Z.assign(town="Rom"), sensitive_features=categorical.a)
     assert Z.shape == (3000, 4)
     with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got -0\.1"):
@@ -87,6 +87,19 @@ def test_wrong_input(categorical):
     one_value = categorical.X.assign(town="Ulm")
     same = FairMatching(0.5, **QUICK).fit(one_value, categorical.y, sensitive_features=categorical.a)
     assert (same.transform(one_value, sensitive_features=categorical.a)["town"] == "Ulm").all()
+
+
+def test_a_number_that_training_did_not_have_is_treated_alike_where_numbers_are_their_own_levels():
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 2000)
+    frame = pd.DataFrame({"rooms": rng.choice([1, 2, 3, 5], 2000, p=[0.1, 0.2, 0.3, 0.4]), "x": rng.normal(size=2000)})
+    frame["rooms"] = np.where(a == 1, 6 - frame["rooms"], frame["rooms"])
+    encoder = FairMatching(1.0, density="counts", key=KEY).fit(frame, sensitive_features=a)
+    later = frame.assign(rooms=np.resize([2, 7], 2000), x=1e6)
+    rows = encoder.read(later, a)
+    assert rows.outside.counts()["rooms", "unseen"] == 1000
+    np.testing.assert_array_equal(rows.encoding_group, np.where(later["rooms"] == 7, 0, a))
+    np.testing.assert_array_equal(encoder.read(frame, a).encoding_group, a)
 
 
 def test_without_a_label_everything_is_matched(categorical):

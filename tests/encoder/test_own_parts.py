@@ -7,9 +7,9 @@ from pandas.testing import assert_frame_equal
 from sklearn.base import clone
 
 from fairflows import DataError, FairFlow, Release, audit, certify, load, save, verify
+from fairflows.certificate.model_hash import model_hash
 from fairflows.encoder.base import is_fitted
 from fairflows.paper import make_gaussians
-from fairflows.storage import model_hash
 from own_parts import Linear, Normal
 
 pytestmark = [
@@ -59,7 +59,7 @@ def test_own_bijections_are_audited_and_certified(parts, with_linear):
     certificate = certify(with_linear, test, audit=found, n_draws=2000)
     assert certificate.model_upper < 1
     assert verify(certificate, with_linear, test)
-    cells = Release(clone(with_linear), n_cells=4, output="cell", n_folds=1).fit(train)
+    cells = Release(clone(with_linear), n_cells=4, output="cell").fit(train)
     assert certify(cells, validation).cell_upper < 1
 
 

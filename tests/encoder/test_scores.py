@@ -1,14 +1,13 @@
 """Trees as plain arrays predict what scikit-learn's own models predict."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 import fairflows as ff
-from fairflows.encoder.scores import feature_matrix, fit_score, rounded, score_columns
+from fairflows.encoder.scores import feature_matrix, fit_score, rounded
+from fairflows.table.domain import Domain, Seen, take
 
 
 def table(n=2100, n_classes=2):
@@ -25,14 +24,17 @@ def table(n=2100, n_classes=2):
 
 
 def fitted(model, X, y):
-    rows = SimpleNamespace(X=X)
-    return fit_score(model, rows, np.arange(len(X)), y, score_columns(X, {}))
+    """The score, and how a frame becomes arrays."""
+    domain, codes = Domain.of(X)
+    return fit_score(model, codes, y, Seen.of(domain, codes)), lambda frame: domain.read(frame)[0]
 
 
-def new_rows(X):
-    missing = X.head(3).assign(a=np.nan, c=np.nan, text=None)
-    infinite = X.head(2).assign(a=[np.inf, -np.inf])
-    return pd.concat([X.tail(200), *(part.astype(X.dtypes) for part in (missing, infinite))])
+def new_rows(X, read):
+    """Rows of training, some without values that others lack too, numbers as far away as one likes, a new town."""
+    codes = read(pd.concat([X.tail(200), X.head(3).assign(a=np.nan, c=np.nan, text=None), X.head(5)]))
+    place = np.arange(208)
+    far = np.select([place == 203, place == 204], [np.inf, -np.inf], codes["a"])
+    return codes | {"a": far, "town": np.where(place == 205, -1, codes["town"])}
 
 
 @pytest.mark.parametrize(("n_classes", "max_leaf_nodes"), [(2, 2), (2, 31), (3, 33), (3, 100)])
@@ -41,8 +43,9 @@ def test_trees_give_the_rounded_probabilities_of_scikit_learn(n_classes, max_lea
     trees = HistGradientBoostingClassifier(
         max_iter=8, max_leaf_nodes=max_leaf_nodes, min_samples_leaf=3, random_state=0
     )
-    score, rows = fitted(trees, X, y), new_rows(X)
-    own = trees.fit(feature_matrix(score.features, X), y)
+    score, read = fitted(trees, X, y)
+    rows = new_rows(X, read)
+    own = trees.fit(feature_matrix(score.features, read(X)), y)
     np.testing.assert_array_equal(
         score.predict_proba(rows), rounded(own.predict_proba(feature_matrix(score.features, rows)))
     )
@@ -57,16 +60,16 @@ def test_rare_categories_of_a_column_of_many_are_told_apart(n_classes):
     X = pd.DataFrame({"town": [f"t{i}" for i in place], "noise": rng.normal(size=n)})
     y = np.where(rng.random(n) < 0.8, of_town[place], rng.integers(0, n_classes, n))
     fresh = rng.integers(0, towns, n)
-    score = fitted(HistGradientBoostingClassifier(random_state=0), X, y)
+    score, read = fitted(HistGradientBoostingClassifier(random_state=0), X, y)
     asked = pd.DataFrame({"town": [f"t{i}" for i in fresh], "noise": rng.normal(size=n)})
-    assert (score.predict_proba(asked).argmax(axis=1) == of_town[fresh]).mean() > 0.95
+    assert (score.predict_proba(read(asked)).argmax(axis=1) == of_town[fresh]).mean() > 0.95
 
 
 def test_a_category_of_few_rows_does_not_repeat_its_own_targets():
     rng = np.random.default_rng(0)
     X, y = pd.DataFrame({"town": [f"t{i // 2}" for i in range(4000)]}), rng.integers(0, 2, 4000)
-    score = fitted(HistGradientBoostingClassifier(random_state=0), X, y)
-    told = score.predict_proba(X)[:, 1]
+    score, read = fitted(HistGradientBoostingClassifier(random_state=0), X, y)
+    told = score.predict_proba(read(X))[:, 1]
     assert abs(told - 0.5).mean() < 0.1, "two rows of a town say nothing about others, and the score knows it"
 
 
@@ -83,20 +86,23 @@ def test_scores_are_rounded_each_by_itself():
 )
 def test_a_score_is_the_same_in_every_batch(model, monkeypatch):
     X, y = table(n_classes=3)
-    score = fitted(model, X, y)
-    rows, whole = X.tail(70), score.values(X)
-    alone = np.concatenate([score.values(rows.iloc[i : i + 1]) for i in range(len(rows))])
+    score, read = fitted(model, X, y)
+    codes = read(X)
+    whole = score.values(codes)
+    alone = np.concatenate([score.values(take(codes, slice(i, i + 1))) for i in range(len(X) - 70, len(X))])
     np.testing.assert_array_equal(alone, whole[-70:])
     monkeypatch.setattr("fairflows.encoder.scores._ROWS_PER_CHUNK", 7)
-    np.testing.assert_array_equal(score.values(X), whole)
+    np.testing.assert_array_equal(score.values(codes), whole)
 
 
 def test_the_mean_of_a_number():
     X, y = table()
-    score = fitted(HistGradientBoostingRegressor(max_iter=8, random_state=0), X, y + X["a"])
-    own = HistGradientBoostingRegressor(max_iter=8, random_state=0).fit(feature_matrix(score.features, X), y + X["a"])
-    expected = own.predict(feature_matrix(score.features, new_rows(X)))
-    np.testing.assert_array_equal(score.values(new_rows(X))[:, 0], rounded(expected))
+    score, read = fitted(HistGradientBoostingRegressor(max_iter=8, random_state=0), X, y + X["a"])
+    own = HistGradientBoostingRegressor(max_iter=8, random_state=0)
+    own.fit(feature_matrix(score.features, read(X)), y + X["a"])
+    rows = new_rows(X, read)
+    expected = own.predict(feature_matrix(score.features, rows))
+    np.testing.assert_array_equal(score.values(rows)[:, 0], rounded(expected))
     # The mean by this loss is another function of the sums, as if another release had laid out its trees otherwise.
     with pytest.raises(RuntimeError, match="lays out its trees"):
         fitted(HistGradientBoostingRegressor(max_iter=8, loss="poisson"), X, y)

@@ -49,7 +49,7 @@ def test_a_grid_search_rounds_a_value_that_is_off_the_grid_in_one_fold(people):
         search = GridSearchCV(FairFlow(**FLOW), {"gamma": [0.0, 0.5]}, cv=folds, scoring="accuracy").fit(X, y)
     assert np.isfinite([search.cv_results_[f"split{i}_test_score"] for i in range(3)]).all()
     rounded = [str(w.message) for w in said if "training grid" in str(w.message)]
-    message = "Values between the points of the training grid, rounded to them: column 'hours' (1)."
+    message = "Values between the points of the training grid, to which flows round them: column 'hours' (1)."
     assert rounded == [message, message], "one for each gamma, in the fold that meets the value only when it predicts"
 
 
@@ -58,7 +58,7 @@ def test_off_the_grid_a_value_is_rounded_alike_in_every_group(people):
     flow = FairFlow(**FLOW).fit(X.drop(index=PLACE), y.drop(index=PLACE))
     for group in ("f", "m"):
         one = X.iloc[[PLACE]].assign(sex=group)
-        with pytest.warns(DataWarning, match="rounded"):
+        with pytest.warns(DataWarning, match="flows round them"):
             rounded = flow.transform(one)
         pd.testing.assert_frame_equal(rounded, flow.transform(one.assign(hours=20.0)))
 

@@ -9,7 +9,7 @@ import pytest
 from engines.conftest import FEATURES, ROLES, N, assert_same_rows
 
 import fairflows as ff
-from fairflows.stream import encode_folder
+from fairflows.stream.engines import encode_folder
 
 ray = pytest.importorskip("ray", reason="fairflows[engines] is not installed")
 pytest.importorskip("ray.data", reason="fairflows[engines] is not installed")

@@ -69,7 +69,7 @@ def test_an_encoder_without_inverse_is_refused(fitted):
     from sklearn.preprocessing import StandardScaler
 
     table, _ = fitted
-    with pytest.raises(DataError, match="must be an encoder of fairflows; got StandardScaler"):
+    with pytest.raises(DataError, match="must be an encoder or a Release of fairflows; got StandardScaler"):
         matches(StandardScaler().fit(table.X), table.X, sensitive_features=table.a)
     with pytest.raises(DataError, match="inverse for every group; FairTree has none"):
         matches(FairTree(2).fit(table), table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,8 @@ import pandas as pd
 import fairflows as ff
 from fairflows.bounds import blocks_upper_bound
 from fairflows.encoder.matched_tree import MatchedTree
-from fairflows.table.persons import Key, Persons
+from fairflows.table.keys import Key
+from fairflows.table.persons import Persons
 
 KEY = Key(range(32))
 
@@ -115,14 +115,8 @@ def distance(masses: np.ndarray) -> float:
 
 def cut_tree(population: Kinds, rng: np.random.Generator) -> ff.FairTree:
     """Choose a tree on half of the persons, and cut it at the others: one row of each, by the law of a random row."""
-    half = population.n_persons // 2
-    settings: dict[str, Any] = {"identifier": "person", "key": KEY}
-    tree = ff.FairTree(population.n_cells, calibration=None, **settings).fit(population.table(rng, half, "s"))
-    others = population.table(rng, half, f"c{rng.integers(10**9)}-")
-    if population.most_rows > 1:
-        others = others.random_rows(int(rng.integers(10**6)), population.most_rows)
-    tree.cut(tree.read(others))
-    return tree
+    people = population.table(rng, population.n_persons, f"c{rng.integers(10**9)}-")
+    return ff.FairTree(population.n_cells, identifier="person", key=KEY).fit(people)
 
 
 def true_distance(tree: ff.FairTree, population: Kinds) -> float:

@@ -3,7 +3,8 @@
 import os
 
 from fairflows.paper.experiments.result import in_processes
-from fairflows.table.persons import Key, Ledger
+from fairflows.table.keys import Key
+from fairflows.table.ledger import Ledger
 
 
 def describe(numbers: list[float]) -> tuple[float, int]:

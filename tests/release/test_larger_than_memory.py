@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_all_rows_are_released_and_counted(kind, run, tmp_path, monkeypatch):
-    monkeypatch.setattr("fairflows.stream.BATCH_ROWS", 700)
+    monkeypatch.setattr("fairflows.stream.files.BATCH_ROWS", 700)
     whole, source, out = people(9000), tmp_path / f"rows.{kind}", tmp_path / "out"
     whole.to_csv(source, index=False) if kind == "csv" else whole.to_parquet(source)
     settings = ["--sensitive", "sex", "--label", "repaid", "--id", "person", "--quick", "--output", "cell"]
@@ -29,7 +29,7 @@ def test_all_rows_are_released_and_counted(kind, run, tmp_path, monkeypatch):
     np.testing.assert_array_equal(counts.sum(axis=0), np.bincount(cells, minlength=counts.shape[1]))
     assert table["distance"] == pytest.approx(table_distance(counts)), "counted over all rows"
     population = next(s for s in stated["statements"] if s["about"] == "population")
-    assert 2700 < sum(population["persons"].values()) < 3300, "the trees were cut at the sample"
+    assert 1350 < sum(population["persons"].values()) < 1650, "by a cut at half of the sample"
     assert table["distance"] < 2 * population["distance"], (
         "rows that were not matched are of the size of persons to come"
     )

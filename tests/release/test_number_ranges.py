@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairflows.release.number_ranges import FEWEST_PERSONS, NumberRanges
+from fairflows.table.columns import numbers
 
 RNG = np.random.default_rng(0)
 
@@ -14,9 +15,8 @@ RNG = np.random.default_rng(0)
 def drawn_from(column: pd.Series, who: np.ndarray | None = None, n_times: int = 5) -> pd.Series:
     """Draw from the range of each value, several times."""
     who = np.arange(len(column)) if who is None else who
-    ranges = NumberRanges.fit(column, who)
-    codes = np.tile(ranges.codes(column), n_times)
-    return ranges.column(ranges.draw(codes, np.random.default_rng(1)))
+    ranges, codes = NumberRanges.fit(column, who)
+    return ranges.column(ranges.draw(np.tile(codes, n_times), np.random.default_rng(1)))
 
 
 COLUMNS = {
@@ -33,13 +33,19 @@ COLUMNS = {
 
 @pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
 def test_values_stay_in_their_ranges(column):
-    ranges = NumberRanges.fit(column, np.arange(len(column)))
-    codes = ranges.codes(column)
-    again = ranges.column(ranges.draw(codes, np.random.default_rng(1)))
+    ranges, codes = NumberRanges.fit(column, np.arange(len(column)))
+    drawn = ranges.draw(codes, np.random.default_rng(1))
+    again, known = ranges.column(drawn), column.notna().to_numpy()
     assert again.dtype == column.dtype
-    assert (ranges.codes(again) == codes).all()
+    np.testing.assert_array_equal(np.searchsorted(ranges.first, drawn[known], side="right") - 1, codes[known])
     assert again.isna().equals(column.isna())
+    assert (codes[~known] == len(ranges.first)).all()
     assert np.bincount(codes).min() >= FEWEST_PERSONS
+    if ranges.grid is not None:
+        places, is_exact = ranges.grid.index(numbers(column[known]))
+        assert is_exact.mean() > 0.98
+        exact = column[known][is_exact]
+        assert ranges.column(places[is_exact]).tolist() == exact.tolist(), "a place is the value that it stands for"
 
 
 @pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
@@ -59,8 +65,8 @@ def test_a_value_of_one_person_among_shared_ones_is_not_drawn(kind, rows):
         column = pd.Timestamp("2024-01-01") + pd.to_timedelta(column, unit="h")
         column[rows] += pd.Timedelta(11, "s")
     own, who = column[rows].tolist(), np.where(np.isin(np.arange(400), rows), rows[0], np.arange(400))
-    ranges = NumberRanges.fit(column, who)
-    drawn = ranges.column(ranges.draw(np.repeat(ranges.codes(column), 50), np.random.default_rng(0)))
+    ranges, codes = NumberRanges.fit(column, who)
+    drawn = ranges.column(ranges.draw(np.repeat(codes, 50), np.random.default_rng(0)))
     assert not drawn.isin(own).any()
     assert drawn.isin(column).all()
 
@@ -74,8 +80,8 @@ def test_a_value_that_one_person_has_several_times_is_an_extreme_of_one_person()
 def test_ten_rows_of_one_person_do_not_fill_a_range():
     column = pd.Series(np.arange(200.0))
     who = np.arange(200) // 20  # ten persons with twenty rows each
-    assert len(NumberRanges.fit(column, who)) == 1
-    assert len(NumberRanges.fit(column, np.arange(200))) > 10
+    assert len(NumberRanges.fit(column, who)[0]) == 1
+    assert len(NumberRanges.fit(column, np.arange(200))[0]) > 10
 
 
 def test_values_that_several_persons_share_come_out_as_they_are():

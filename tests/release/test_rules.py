@@ -94,17 +94,17 @@ def test_rules_hold_in_every_drawn_row():
 def test_rows_that_rules_redraw_are_counted():
     X, n = visits(), 40_000  # in two chunks
     cells = np.zeros(n, dtype=int)
-    free = RowLaw.fit(X, cells[:N], 1).sample(cells, np.random.default_rng(2))
-    assert free.attrs == {}
+    free = RowLaw.fit(X, cells[:N], 1).draw(cells, np.random.default_rng(2))
+    assert free.n_redrawn == 0
     rule = "start <= end"
     law = RowLaw.fit(X, cells[:N], 1, rules=[rule])
-    found = law.sample(cells, np.random.default_rng(3)).attrs
-    p = Rule(rule).is_broken(free).mean()
+    found = law.draw(cells, np.random.default_rng(3)).n_redrawn
+    p = Rule(rule).is_broken(free.rows).mean()
     assert p > 0.01
-    assert found["redrawn"] == pytest.approx(n * p, abs=4 * np.sqrt(2 * n * p * (1 - p)))
-    assert law.sample(cells[:0]).attrs == {"redrawn": 0}, "a call counts its own rows"
+    assert found == pytest.approx(n * p, abs=4 * np.sqrt(2 * n * p * (1 - p)))
+    assert law.draw(cells[:0]).n_redrawn == 0, "a call counts its own rows"
     kept = RowLaw.fit(X, cells[:N], 1, rules=["`kind of stay` in ['short', 'long']"])
-    assert kept.sample(cells).attrs == {"redrawn": 0}
+    assert kept.draw(cells).n_redrawn == 0
 
 
 def test_rows_that_redrawing_does_not_mend_are_repaired(monkeypatch):

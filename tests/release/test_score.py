@@ -9,7 +9,7 @@ import fairflows as ff
 from fairflows import DataError
 from fairflows.release.score import _reached_by_ten
 
-QUARTERS = FixedCells(lambda X: (X["x"] // 25).to_numpy().astype(np.intp), 4)  # cells by the column x
+QUARTERS = FixedCells(lambda X: (X["x"] // 25).to_numpy().astype(np.intp))  # cells by the column x
 
 
 def rows(label: str, n: int = 4_000, seed: int = 0) -> pd.DataFrame:
@@ -26,7 +26,7 @@ def rows(label: str, n: int = 4_000, seed: int = 0) -> pd.DataFrame:
 
 def fitted(label: str, **settings: object) -> tuple[ff.Release, pd.DataFrame, ff.Table]:
     table = ff.Table(rows(label), sensitive="sex", label="label")
-    release = ff.Release(QUARTERS, n_folds=1, **settings)
+    release = ff.Release(QUARTERS, n_cells=4, **settings)
     return release, release.fit_transform(table), table
 
 
@@ -61,24 +61,24 @@ def test_a_number_has_the_mean_on_the_grid_within_what_ten_persons_reach():
 def test_no_score_without_a_label_or_where_persons_have_several_rows_unless_asked():
     data = rows("two")
     named = ff.Table(data.assign(person=np.arange(4_000) // 2), sensitive="sex", label="label", identifier="person")
-    assert "label_score" not in ff.Release(QUARTERS, n_folds=1).fit_transform(named)
-    assert "label_score" in ff.Release(QUARTERS, n_folds=1, with_score=True).fit_transform(named)
+    assert "label_score" not in ff.Release(QUARTERS, n_cells=4).fit_transform(named)
+    assert "label_score" in ff.Release(QUARTERS, n_cells=4, with_score=True).fit_transform(named)
     assert "label_score" not in fitted("two", with_score=False)[1]
     plain = ff.Table(data.drop(columns="label"), sensitive="sex")
-    assert list(ff.Release(QUARTERS, n_folds=1).fit_transform(plain)) == ["x", "town"]
+    assert list(ff.Release(QUARTERS, n_cells=4).fit_transform(plain)) == ["x", "town"]
 
 
 def test_a_column_with_the_name_of_the_score_is_refused():
     table = ff.Table(rows("two").assign(label_score=1), sensitive="sex", label="label")
     with pytest.raises(DataError, match="'label_score'.*score=False"):
-        ff.Release(QUARTERS, n_folds=1).fit(table)
+        ff.Release(QUARTERS, n_cells=4).fit(table)
 
 
 def test_the_score_is_saved_with_the_release(tmp_path):
     table = ff.Table(rows("two", 1_000), sensitive="sex", label="label")
-    release = ff.Release(ff.FairTree(4), n_folds=1).fit(table)
+    release = ff.Release(n_cells=4).fit(table)
     ff.save(release, tmp_path / "model")
-    assert ff.load(tmp_path / "model").scores_.equals(release.scores_)
+    assert ff.load(tmp_path / "model").cell_scores_.equals(release.cell_scores_)
 
 
 def test_no_column_is_named_after_the_class_of_one_person(tmp_path):
@@ -96,5 +96,5 @@ def test_no_column_is_named_after_the_class_of_one_person(tmp_path):
 
 def test_two_classes_have_no_score_if_one_person_has_the_second():
     frame = rows("two").assign(label=["yes", *["no"] * 3_999])
-    drawn = ff.Release(QUARTERS, n_folds=1).fit_transform(ff.Table(frame, sensitive="sex", label="label"))
+    drawn = ff.Release(QUARTERS, n_cells=4).fit_transform(ff.Table(frame, sensitive="sex", label="label"))
     assert list(drawn) == ["x", "town", "label"]

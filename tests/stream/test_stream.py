@@ -15,9 +15,9 @@ from known_tables import people
 from scipy.spatial import KDTree
 
 import fairflows as ff  # its parts are imported by those tests that use them: a process that is killed needs no torch
-from fairflows import DataError, FairMatching, Release, Table, decode_file, encode_file, load, save, stream
-from fairflows.paper.baselines import RawFeatures
-from fairflows.stream import shuffled, write_table
+from fairflows import DataError, FairMatching, Release, Table, decode_file, encode_file, load, save
+from fairflows.stream import files
+from fairflows.stream.files import shuffled, write_table
 from processes import start
 
 N = 1000
@@ -25,7 +25,7 @@ N = 1000
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(stream, "BATCH_ROWS", 100)
+    monkeypatch.setattr(files, "BATCH_ROWS", 100)
 
 
 def rows(n=N):
@@ -149,6 +149,15 @@ def test_what_does_not_fit_is_refused_and_leaves_no_file(change, message, frame,
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
+@pytest.mark.parametrize("target", ["z.csv", "z.parquet"])
+def test_the_header_stands_once_where_the_first_batches_are_dropped(target, frame, matching, tmp_path):
+    holes = frame[["town", "sex", "person"]].assign(sex=frame["sex"].where(frame.index >= 250))
+    source, settings = write(holes, tmp_path / "a.parquet"), {"sensitive": "sex", "missing_group": "drop"}
+    with pytest.warns(ff.DataWarning, match="250 rows without a group"):
+        assert encode_file(matching, source, tmp_path / target, keep_order=True, identifier="person", **settings) == 750
+    assert len(read(tmp_path / target)) == 750
+
+
 def test_a_target_is_what_its_name_says(frame, flow, tmp_path):
     source, settings = write(frame, tmp_path / "rows.csv"), {"sensitive": "sex", "identifier": "person"}
     encode_file(flow, source, tmp_path / "z.parquet", keep_order=True, keep=["town", "town"], **settings)
@@ -185,10 +194,8 @@ def test_other_refusals(frame, flow, tmp_path):
         encode_file(flow, source, tmp_path / "no" / "z.csv", sensitive="sex", identifier="person")
     with pytest.raises(ValueError, match="precision must be"):
         encode_file(flow, source, tmp_path / "z.csv", sensitive="sex", precision="half")
-    rows = flow.read(frame[FEATURES].set_index(pd.Index(frame["person"])), frame["sex"])
-    release = Release(RawFeatures(), n_cells=2, output="cell", n_folds=1).fit_around(
-        flow, rows, flow.encode(rows), frame["repaid"]
-    )
+    table = Table(frame[[*FEATURES, "sex", "repaid", "person"]], sensitive="sex", label="repaid", identifier="person")
+    release = Release.around(flow, table, n_cells=2, output="cell")
     encode_file(release, source, tmp_path / "cells.parquet", sensitive="sex", identifier="person")
     assert set(pd.read_parquet(tmp_path / "cells.parquet")["cell"]) == {0, 1}
     with pytest.raises(DataError, match="cannot be decoded"):
@@ -197,7 +204,7 @@ def test_other_refusals(frame, flow, tmp_path):
 
 ENCODE = """
 import sys, warnings; warnings.simplefilter("ignore")
-from fairflows.stream import encode_file
+from fairflows.stream.files import encode_file
 from fairflows.storage import load
 encode_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], sensitive="sex", identifier="person")
 """
@@ -208,8 +215,8 @@ def encode_and_die(model, source, target):
         if done > 500:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    stream.BATCH_ROWS = 100  # in this process
-    stream.progress_bar = lambda verb: nullcontext(in_the_middle)
+    files.BATCH_ROWS = 100  # in this process
+    files.progress_bar = lambda verb: nullcontext(in_the_middle)
     encode_file(load(model), source, target, sensitive="sex", identifier="person")
 
 

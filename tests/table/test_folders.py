@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from fairflows import DataError
-from fairflows.table.folders import check_file, check_folder, new_file, new_folder, settle_folder
+from fairflows.table.folders import check_file, check_folder, locked, new_file, new_folder, settle_folder
 
 
 def fill(folder, text):
@@ -62,6 +64,59 @@ def test_threads_that_write_one_file_at_once_each_write_a_whole_one(tmp_path):
         seen = list(pool.map(write, range(8)))
     assert all(len(text) == 100_000 and len(set(text)) == 1 for text in seen)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_lock_lets_one_at_a_time_write_and_leaves_nothing(tmp_path):
+    target, counted = tmp_path / "file", []
+
+    def write(i):
+        with locked(target), locked(target):
+            before = len(counted)
+            time.sleep(0.01)
+            counted.append(i)
+            return before
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sorted(pool.map(write, range(12))) == list(range(12))
+    with locked(target), ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(locked(target, wait=False).__enter__)
+        assert "another process is writing it" in str(waiting.exception())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path):
+    code = "from pathlib import Path; import os, sys\nfrom fairflows.table.folders import locked\n"
+    code += "with locked(Path(sys.argv[1])):\n    os.kill(os.getpid(), 9)\n"
+    assert in_another_process(code, tmp_path / "file").wait() == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == [".file.lock"]
+    with locked(tmp_path / "file", wait=False):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("new", [new_file, new_folder])
+def test_a_full_disk_is_named_with_the_target(new, tmp_path):
+    with pytest.raises(DataError, match=r"out: cannot be written: No space left on device\."), new(tmp_path / "out"):
+        raise OSError(28, "No space left on device")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_folder_that_cannot_take_its_place_leaves_the_old_one_there(error, tmp_path, monkeypatch):
+    target, rename = tmp_path / "folder", Path.rename
+    with new_folder(target) as side:
+        fill(side, "old")
+
+    def failing(path, name):
+        if ".partial-" in path.name:
+            raise error
+        return rename(path, name)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises((DataError, KeyboardInterrupt)), new_folder(target) as side:
+        fill(side, "new")
+    assert contents(target) == {"a": "old", "b": "old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def in_another_process(code, *arguments):

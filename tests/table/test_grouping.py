@@ -26,6 +26,31 @@ def test_cut_points_belong_to_the_group_above():
     assert grouping.apply(ages(-5.0, 29.999, 1e6)).tolist() == ["under 30", "under 30", "50 and over"]
 
 
+@pytest.mark.parametrize("width", [np.float32, np.float64])
+def test_a_value_has_one_group_whatever_the_width_of_its_float(width):
+    """As a float of 32 bits, 0.7 is below 0.7: persons at the cut point would change their group."""
+    scores = pd.DataFrame({"score": np.tile([0.3, 0.6, 0.7, 0.9], 5)})
+    expected = ["under 0.7", "under 0.7", "0.7 and over", "0.7 and over"] * 5
+    grouping = make_grouping(scores.astype(width), {"score": [0.7]})
+    for given in (np.float32, np.float64):
+        assert grouping.apply(scores.astype(given)).tolist() == expected
+    assert grouping.apply(scores.astype(np.float32).astype(np.float64)).tolist() == expected, "converted on the way"
+    with pytest.raises(ff.DataError, match=r"'score' must hold floats of at least 32 bits .*; got float16"):
+        grouping.apply(scores.astype(np.float16))
+
+
+@pytest.mark.parametrize(("values", "cut"), [([1.0, 20_000_000.0, 30_000_000.0], 20_000_001), ([0.3, 0.69999999], 0.7)])
+def test_a_cut_point_that_single_precision_cannot_tell_from_a_value_is_refused(values, cut):
+    with pytest.raises(ff.DataError, match="cannot tell from the cut point"):
+        make_grouping(pd.DataFrame({"score": values}), {"score": [cut]})
+
+
+def test_infinite_values_are_in_no_group():
+    grouping = make_grouping(ages(29, 50), {"AGE": [30]})
+    with pytest.raises(ff.DataError, match="'AGE' must hold finite numbers; 1 are infinity"):
+        grouping.apply(ages(20.0, np.inf))
+
+
 @pytest.mark.parametrize(
     ("column", "cuts", "message"),
     [

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from fairflows import DataError, load_adult
-from fairflows.table.persons import Ledger, Persons, RowsSeen
+from fairflows.table.ledger import Ledger, RowsSeen
+from fairflows.table.persons import Persons
 
 KEY = b"a secret of thirty-two bytes ...."
 
@@ -24,20 +25,22 @@ def ledger_of(X):
 
 
 def read(ledger, X):
-    return ledger.read(X, Persons.unnamed(len(X)))
+    return RowsSeen.of(X, Persons.unnamed(len(X)), ledger.key)
 
 
 def test_named_persons_are_found_wherever_their_rows_went():
     frame = pd.DataFrame({"x": range(100)}, index=pd.Index([f"id{i // 2}" for i in range(100)], name="member"))
     ledger = Ledger.of(frame, Persons.of(frame.index), KEY)
     moved = frame.iloc[::-1].assign(x=0.5)
-    assert ledger.already_used(ledger.read(moved, Persons.of(moved.index))) == 50, (
+    assert ledger.already_used(RowsSeen.of(moved, Persons.of(moved.index), ledger.key)) == 50, (
         "persons, not rows, and whatever their values are now"
     )
     strangers = frame.set_axis(pd.Index([f"new{i}" for i in range(100)], name="member")).assign(x=range(100, 200))
-    assert ledger.already_used(ledger.read(strangers, Persons.of(strangers.index))) == 0
+    assert ledger.already_used(RowsSeen.of(strangers, Persons.of(strangers.index), ledger.key)) == 0
     renamed = frame.set_axis(strangers.index)
-    assert ledger.already_used(ledger.read(renamed, Persons.of(renamed.index))) == 100, "rows that nobody else has"
+    assert ledger.already_used(RowsSeen.of(renamed, Persons.of(renamed.index), ledger.key)) == 100, (
+        "rows that nobody else has"
+    )
 
 
 def test_training_rows_are_refused_under_any_name():

@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import binomtest
 
 from fairflows import DataError
-from fairflows.table.persons import Key, Persons, content_hashes, keyed_hashes
+from fairflows.table.keys import Key, content_hashes, keyed_hashes
+from fairflows.table.persons import Persons
 
 KEY = b"a secret of thirty-two bytes ...."
 IMPROBABLE = 1e-4  # seeds are fixed: a right rule fails once in ten thousand choices of them

@@ -113,17 +113,18 @@ def test_the_best_bounds_are_what_a_release_plans():
     table = ff.Table(rows(person=np.arange(N)), sensitive="sex", identifier="person")
     plans, default = best_bounds(table)
     assert ([plan.target for plan in plans], default) == ([0.1, 0.15, 0.2, 0.3], 0.1), "not 0.05: too few persons"
-    assert sorted(plans, key=lambda plan: plan.in_all) == plans
     for plan in plans:
         assert plan.known_half <= plan.target
         assert plan == plan_cells([N / 2, N / 2], plan.target, 0.01)
         release = ff.Release(target=plan.target, output="cell").fit(table)
-        assert plan.in_all == release.n_cells_
+        assert release.plan_ == plan
+        assert plan.n_cells >= release.n_cells_ >= 0.7 * plan.n_cells, "leaves of ten persons are fewer where uneven"
         stated = ff.certify(release, table, target=plan.target)
         assert stated.known_half <= plan.known_half + 0.002
+        assert (stated.find("population") is None) == (plan.population is None)
         if plan.population is not None:
-            assert stated.cell_upper == pytest.approx(plan.population, rel=0.01), "by other draws"
-            assert stated.find("population").met == (plan.population <= plan.target)
+            assert stated.cell_upper <= plan.population + 0.001
+            assert stated.find("population").met
         assert stated.status == "CERTIFIED"
 
 

@@ -15,7 +15,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, DataWarning, Table
-from fairflows.stream import write_table
+from fairflows.stream.files import write_table
 from fairflows.table.frames import from_arrow, to_pandas
 from fairflows.table.reading import TextFormat, open_table, read_batches, read_frame
 

@@ -9,7 +9,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, Table
-from fairflows.table.columns import Schema
+from fairflows.table.columns import Schema, floats
 from fairflows.table.frames import from_arrow, to_pandas
 from fairflows.table.reading import open_table, read_batches, read_frame
 
@@ -212,3 +212,18 @@ def test_a_table_is_read_with_a_schema(tmp_path):
     assert table.X["code"].tolist() == ["7", "8", "7", "8"]
     with pytest.raises(DataError, match="t.csv: The fitted column 'age' is not in the table"):
         Table.read(path, schema=Schema({"age": "numbers"}), sensitive="s")
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_are_seconds_since_1970_in_every_unit(unit):
+    times = pd.Series(pd.to_datetime(["2020-02-29 12:00:01", None, "1969-12-31 00:00:00"])).astype(
+        f"datetime64[{unit}]"
+    )
+    expected = [1_582_977_601.0, np.nan, -86_400.0]
+    np.testing.assert_array_equal(floats(times), expected)
+    np.testing.assert_array_equal(floats(times.dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")), expected)
+    np.testing.assert_array_equal(floats(times - times[2]), [1_583_064_001.0, np.nan, 0.0])
+    if unit != "ns":
+        days = [datetime.date(9999, 12, 31), datetime.date(1582, 10, 4)]
+        ends = pd.Series(np.array(days, dtype=f"datetime64[{unit}]"))
+        np.testing.assert_array_equal(floats(ends), [86_400.0 * (day - datetime.date(1970, 1, 1)).days for day in days])

@@ -30,12 +30,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound
-from fairflows.codec import OutsideValues
 from fairflows.encoder.base import Encoder, Inversion
 from fairflows.encoder.fair_matching import CellModel, ExactLaw, cells_of_encoded, inverse_map
 from fairflows.exceptions import DataError
-from fairflows.table.columns import Grid, find_grid, is_number, numbers
-from fairflows.table.persons import content_hashes
+from fairflows.table.columns import is_number, numbers
+from fairflows.table.grid import Grid, find_grid
+from fairflows.table.keys import content_hashes
 from fairflows.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]
@@ -359,7 +359,7 @@ def _of_cells(law: ExactLaw, model: CellModel, Z: pd.DataFrame, reference: Refer
     cells = cells_of_encoded(codec, Z)
     with np.errstate(divide="ignore"):
         log_laws = np.log(law.laws).T[cells]
-    seen = np.unique(codec.encode(reference.rows, OutsideValues(len(reference.rows))))
+    seen = np.unique(codec.encode(reference.rows))
     parts: list[FloatArray] = [codec.levels_of(cells).astype(np.float64), _finite(log_laws)]
     shows_values = sum(map(len, law.maps)) * parts[0].shape[1] <= _MOST_VALUES
     for sent in law.maps:

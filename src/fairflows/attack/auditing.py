@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder, TargetEncoder
 
 from fairflows.attack.adversaries import (
     DENSITY_LEARNERS,
@@ -33,21 +35,22 @@ from fairflows.attack.adversaries import (
 )
 from fairflows.attack.deconvolution import deconvolve, noisy_rows_of
 from fairflows.attack.risks import Risk
+from fairflows.attack.views import View
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
-from fairflows.certificate.certify import checked_released, most_rows_of
-from fairflows.codec import OutsideValues
+from fairflows.certificate.certify import most_rows_of, released_by, released_labels
+from fairflows.certificate.model_hash import model_hash
 from fairflows.density.noisy_rows import NoisyRows
-from fairflows.encoder.base import Encoder, LatentLaw, encode_again, fitted_encoder
-from fairflows.encoder.fair_flow import FlowLaw
+from fairflows.encoder.base import Encoder, LatentLaw, Model, encode_again, fitted_model
 from fairflows.encoder.fair_matching import ExactLaw
+from fairflows.encoder.fitted_flow import FlowLaw
 from fairflows.exceptions import DataError
-from fairflows.release.partitions import NumericView
-from fairflows.storage import model_hash
 from fairflows.table.columns import has_order
 from fairflows.table.frames import TableLike, to_pandas
-from fairflows.table.persons import Persons, RowsSeen, content_hashes
+from fairflows.table.keys import content_hashes
+from fairflows.table.ledger import RowsSeen
+from fairflows.table.persons import Persons
 from fairflows.table.table import Table
 from fairflows.threads import one_thread
 
@@ -56,11 +59,12 @@ Representation: TypeAlias = Sequence[TableLike]
 
 _SHARES = (0.4, 0.35, 0.25)  # of the training persons: reference rows, rows to learn from, validation
 _SMALL = 50  # persons; a larger group has some in every random part
+_PRIOR_ROWS = 10.0  # at the average rates that those of a level are mixed with
 _MOST_LEVELS = 64  # a column of more levels is described by each level's group rates
 _MOST_ROWS, _QUICK_ROWS = 250_000, 10_000  # training rows that adversaries learn from and are tuned on, about
 _MOST_TESTED = 100_000  # rows that they are judged on
 _JUDGED = ("fit", "validation", "test")  # parts that adversaries who know the encoders look at
-_LABEL = "released label"
+_LABEL = "released label {}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +87,10 @@ class Audit:
         δ of the lower bounds.
     density_gap_lower : dict of str to float
         For each group, a lower bound on the distance between its rows, with their noise, and its density.
-    released : tuple of str
-        The attacked parts of the release.
+    released : {"row", "cell", "latent"}, or "representation" for what no encoder made
+        What was attacked.
+    labels : tuple of str
+        The labels that adversaries saw beside it.
     model, rows : str
         Keyed hashes of the model and of the test rows.
     risks : tuple of Risk
@@ -98,10 +104,11 @@ class Audit:
     best: str
     delta: float
     density_gap_lower: dict[str, float]
-    released: tuple[str, ...]
+    released: str
     model: str
     rows: str = ""
     risks: tuple[Risk, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line per adversary: its knowledge, its pair of groups, Δ on validation persons, the lower bound.
@@ -131,7 +138,8 @@ class Audit:
             "delta": self.delta,
             "density_gap_lower": self.density_gap_lower,
             "n": {str(group): count for group, count in zip(self.groups, self.n, strict=True)},
-            "released": list(self.released),
+            "released": self.released,
+            "labels": list(self.labels),
             "model": self.model,
             "rows": self.rows,
             "attacks": lines,
@@ -139,8 +147,7 @@ class Audit:
         }
 
     def __repr__(self) -> str:
-        given = {} if self.model else {"latent": "representation"}  # an array
-        what = " and ".join(given.get(part, part) for part in self.released)
+        what = " and ".join([self.released, *self.labels])
         accuracy, confidence = rounded_down(50 * (1 + self.attack_lower), 1), 100 * (1 - self.delta)
         persons = ", ".join(f"{group}: {count:,}" for group, count in zip(self.groups, self.n, strict=True))
         gaps = ", ".join(f"{group}: {rounded_down(gap)}" for group, gap in self.density_gap_lower.items())
@@ -157,12 +164,12 @@ class Audit:
 
 
 def audit(
-    model: Encoder | Representation,
+    model: Model | Representation,
     train: Table,
     test: Table,
     *,
     encoded: Representation | None = None,
-    released: Sequence[str] | None = None,
+    with_labels: bool = False,
     constraints: Sequence[Constraint] = (),
     delta: float = 0.01,
     quick: bool = False,
@@ -194,9 +201,8 @@ def audit(
     encoded : pair of frames, default=None
         What was released for the rows of `train` and of `test`, where the model cannot encode them again: a `Release`
         whose persons have no identifier.
-    released : sequence of str, default=None
-        Parts of the release that adversaries see: "cell" or "latent", and "label" for the true label beside it. By
-        default the model's output.
+    with_labels : bool, default=False
+        Whether adversaries see the true labels beside the output of the model.
     constraints : sequence of callable, default=()
         Rules of the table, as functions of a frame that are true of every real row. An inverse that breaks one belongs
         to another group.
@@ -224,7 +230,7 @@ def audit(
     True
     """
     checked_delta(delta)
-    attacked = AttackedRelease.of(model, train, test, encoded, released, most_rows, random_state, quick)
+    attacked = AttackedRelease.of(model, train, test, encoded, with_labels, most_rows, random_state, quick)
     against_release, against_densities = list(attacked.trials(constraints, quick)), list(attacked.density_trials(quick))
     runs = [delayed(trial.run)(delta, random_state) for trial in [*against_release, *against_densities]]
     with one_thread(), warnings.catch_warnings():
@@ -247,6 +253,7 @@ def audit(
         groups=tuple(attacked.groups),
         n=tuple(n.tolist()),
         released=attacked.released,
+        labels=attacked.labels,
         model="" if attacked.model is None else model_hash(attacked.model, attacked.model.key_),
         rows=attacked.rows,
     )
@@ -293,29 +300,30 @@ class AttackedRelease:
     "test"; the first three are of the training persons.
     """
 
-    model: Encoder | None  # None for a representation that was given as such
+    model: Model | None  # None for a representation that was given as such
     groups: list[Hashable]  # the values of the sensitive attribute
     Z: dict[str, pd.DataFrame]  # the released rows
     group: dict[str, IntArray]  # each row's group
     X: dict[str, pd.DataFrame]  # the rows themselves
     latent: dict[str, pd.DataFrame]  # the encoder's own output, where it is released
-    released: tuple[str, ...]  # the names of all released parts
+    released: str
+    labels: tuple[str, ...]  # that are released beside it
     rows: str  # keyed hash of the test rows that are attacked, at most one of each person
 
     @classmethod
     def of(
         cls,
-        model: Encoder | Representation,
+        model: Model | Representation,
         train: Table,
         test: Table,
         encoded: Representation | None = None,
-        released: Sequence[str] | None = None,
+        with_labels: bool = False,
         most_rows: int | None = None,
         seed: int = 0,
         quick: bool = False,
     ) -> AttackedRelease:
         """Split the persons, and encode their rows unless the released rows are given."""
-        encoder = None if isinstance(model, tuple | list) else fitted_encoder(model)
+        encoder = None if isinstance(model, tuple | list) else fitted_model(model)
         shown = model if isinstance(model, tuple | list) else encoded
         given = None if shown is None else _representation(shown, train, test)
         _refuse_shared_persons(train, test)
@@ -336,26 +344,27 @@ class AttackedRelease:
                     f"An audit needs rows of every group; the {part} part, {len(number):,} rows of {len(groups)} "
                     f"groups, has none of {groups[int(sizes.argmin())]!r}. Merge small groups (merge_small=...)."
                 )
-        names = checked_released(released, cells=encoder is not None and bool(encoder.traits.cells))
-        if encoded is not None and "latent" in names:
+        released = "representation" if encoder is None else released_by(encoder.traits)
+        labels = released_labels(train) if with_labels else ()
+        if encoded is not None and released == "latent":
             raise DataError("encoded must hold cells, or rows made from cells; a latent is attacked through its model.")
         if given is not None:
             Z = {part: given[part == "test"].iloc[rows] for part, rows in places.items()}
         elif encoder is not None:
             Z = {part: encode_again(encoder, table, part) for part, table in tables.items()}
-        latent = Z if encoder is not None and "latent" in names else {}
-        if encoder is not None and not latent and not encoder.traits.draws_rows:
+        latent = Z if released == "latent" else {}
+        if released == "cell":
             Z = {part: cells.astype(str) for part, cells in Z.items()}  # cells have numbers, but no order or distance
-        if "label" in names:
-            Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
+        if labels:
+            Z = {part: z.assign(**_texts_of_labels(tables[part])) for part, z in Z.items()}
         X = {part: table.X for part, table in tables.items()}
         attacked = "" if encoder is None else tables["test"].fingerprint(encoder.key_)
-        return cls(encoder, groups, Z, group, X, latent, names, attacked)
+        return cls(encoder, groups, Z, group, X, latent, released, labels, attacked)
 
     @property
     def innermost(self) -> Encoder | None:
         """The encoder that turns features into z, inside any release."""
-        return None if self.model is None else self.model.traits.inside or self.model
+        return None if self.model is None else self.model.inner_encoder
 
     def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
         """Yield all adversaries that apply to this release."""
@@ -367,9 +376,8 @@ class AttackedRelease:
         if len(np.unique(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
             validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
             yield _scored("frequencies of values", "black", (validation, test), judged_groups)
-        parts = [_gaps_as_levels(z) for z in parts]
-        view = _view(parts, learnt_group, len(self.groups))
-        fit, validation, test = (view.features(z) for z in parts)
+        view = _view(learnt, learnt_group)
+        fit, validation, test = (view.numbers(z) for z in parts)
         for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
             yield Trial(name, "black", learner, fit, learnt_group, (validation, test), judged_groups)
         if self.latent:
@@ -389,10 +397,11 @@ class AttackedRelease:
         for name, scores in validation.scores.items():
             yield _scored(name, "white", (scores, test.scores[name]), judged_groups)
         features = [fit.features, validation.features, test.features]
-        if "label" in self.released:
-            labels = [self.Z[part][[_LABEL]] for part in _JUDGED]
-            view = _view(labels[:1], self.group["fit"], len(self.groups))
-            features = [np.concatenate([f, view.features(y)], axis=1) for f, y in zip(features, labels, strict=True)]
+        if self.labels:
+            names = [_LABEL.format(name) for name in self.labels]
+            labels = [self.Z[part][names] for part in _JUDGED]
+            view = _view(labels[0], self.group["fit"])
+            features = [np.concatenate([f, view.numbers(y)], axis=1) for f, y in zip(features, labels, strict=True)]
         judged = features[1], features[2]
         for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
             named = f"{name} on inversions"
@@ -459,7 +468,7 @@ def _told_of_flow(law: FlowLaw, a: int, noisy: NoisyRows, real: Mapping[str, pd.
     told = {}
     for seed, part in enumerate(_JUDGED, start=1):
         rows = real[part]
-        x, _ = law.codec.encode(rows, Persons.unnamed(len(rows)), OutsideValues(len(rows)))
+        x, _ = law.codec.encode(rows, Persons.unnamed(len(rows)))
         both = np.concatenate([x, law.draw(a, len(rows), seed)])
         ratios = noisy.column_ratios(both)
         told[part] = np.column_stack([both, ratios, ratios.sum(axis=1), law.log_prob(a, both)])
@@ -475,8 +484,8 @@ def _told_of_rows(law: LatentLaw, a: int, real: Mapping[str, pd.DataFrame]) -> d
             return None
         rows = _as_modelled(law, real[part])
         both[part] = pd.concat([rows, drawn[a][list(rows)]], ignore_index=True)
-    view = _view(list(both.values()), np.repeat([0, 1], len(both["fit"]) // 2), 2)
-    return {part: view.features(rows) for part, rows in both.items()}
+    view = _view(both["fit"], np.repeat([0, 1], len(both["fit"]) // 2))
+    return {part: view.numbers(rows) for part, rows in both.items()}
 
 
 def _scored(name: str, box: str, judged: tuple[FloatArray, FloatArray], groups: tuple[IntArray, IntArray]) -> Trial:
@@ -523,32 +532,22 @@ def _parts(train: Table, groups: list[Hashable], seed: int, quick: bool) -> dict
     return {name: np.flatnonzero(part == number) for number, name in enumerate(("reference", "fit", "validation"))}
 
 
-def _gaps_as_levels(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with one more category for missing ones."""
-    return frame.apply(lambda c: c.astype(object).where(c.notna(), "") if not has_order(c.dtype) else c)
-
-
-def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> NumericView:
-    """Fit a view of the columns as numbers: as they are, one-hot, or for very many levels by each level's group rates.
-
-    The first part is learnt from; in the others, too, numbers may be missing.
-    """
-    frame, columns = parts[0], []
-    for j, name in enumerate(frame):
-        many = not has_order(frame[name].dtype) and frame[name].nunique() > _MOST_LEVELS
-        rates = (group, n_groups) if many else (None, 0)
-        has_gaps = any(part.iloc[:, j].isna().any() for part in parts)  # by place: an array's columns have other names
-        columns += NumericView.fit(frame[[name]], *rates, standardise=False, has_gaps=has_gaps).columns
-    return NumericView(columns)
+def _view(frame: pd.DataFrame, group: IntArray) -> View:
+    """Fit a view of columns as numbers: as they are, one-hot, or for very many levels by each level's group rates."""
+    many = frozenset(
+        n for n, column in frame.items() if not has_order(column.dtype) and column.nunique() > _MOST_LEVELS
+    )
+    numbers = SimpleImputer(add_indicator=True, keep_empty_features=True)
+    rates = TargetEncoder(smooth=_PRIOR_ROWS, target_type="multiclass" if group.max() > 1 else "binary")
+    return View(numbers, OneHotEncoder(handle_unknown="ignore"), many, rates).fit(frame, group)
 
 
 def _as_modelled(law: LatentLaw, rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows as an encoder's density sees them, in which numbers may be bins."""
     model = law.model if isinstance(law, ExactLaw) else None
-    return rows if model is None else model.codec.decode(model.codec.encode(rows, OutsideValues(len(rows))))
+    return rows if model is None else model.codec.decode(model.codec.encode(rows))
 
 
-def _label(table: Table) -> npt.NDArray[np.object_]:
-    if table.y is None:
-        raise DataError("released names the label, but the rows have none: give the tables their label.")
-    return table.y.astype(str).to_numpy(dtype=object)
+def _texts_of_labels(table: Table) -> dict[str, npt.NDArray[np.object_]]:
+    columns = table.label_columns().items()
+    return {_LABEL.format(name): column.astype(str).to_numpy(dtype=object) for name, column in columns}

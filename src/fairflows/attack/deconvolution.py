@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fairflows.codec import OutsideValues
 from fairflows.density.noisy_rows import N_DRAWS, FloatArray, NoisyRows
 from fairflows.encoder.base import Inversion
-from fairflows.encoder.fair_flow import FlowLaw
+from fairflows.encoder.fitted_flow import FlowLaw
 from fairflows.table.persons import Persons
 
 
@@ -30,7 +29,7 @@ class Deconvolved:
 def noisy_rows_of(law: FlowLaw, group: int, rows: pd.DataFrame) -> NoisyRows:
     """Return the law of a group's noisy rows, from some real rows of it."""
     codec = law.codec
-    low, high = codec.intervals(rows, Persons.unnamed(len(rows)), OutsideValues(len(rows)))
+    low, high = codec.intervals(rows, Persons.unnamed(len(rows)))
     return NoisyRows(low, high, codec.smoothing_, law.draw(group, N_DRAWS, random_state=group), seed=group)
 
 

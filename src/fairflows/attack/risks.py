@@ -13,10 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.stats import binomtest
-from sklearn.metrics import euclidean_distances
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, QuantileTransformer
 
+from fairflows.attack.views import View
 from fairflows.exceptions import DataError
-from fairflows.table.columns import floats, has_order
+from fairflows.table.columns import has_order
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -25,6 +28,7 @@ _TARGETS = 1_000  # persons, of either kind, that are attacked
 _MOST_ROWS = 20_000  # of the shared table that an adversary looks through
 _MOST_NAMED = 6  # columns of a predicate
 _MOST_LEVELS = 32  # of a category that count for distances
+_RANKS = 1_000  # of numbers that are told apart
 
 SAID = {
     "singling out": "a description made from a shared row fits exactly one person of the table",
@@ -73,13 +77,12 @@ def measure_risks(
     shared, members = (frame[names].iloc[rows].reset_index(drop=True) for frame in (shared, members))
     others = others[names].iloc[generator.permutation(len(others))[:n]].reset_index(drop=True)
     exact = _codes(shared, members, others)
-    near = [
-        np.hstack(parts) for parts in zip(*(_features(members[c], shared[c], others[c]) for c in names), strict=True)
-    ]
-    widths = [_features(members[c])[0].shape[1] for c in names]
+    coordinates = _coordinates(members, shared, others)
     singled = [_singled_out(made[:n], exact[1], generator) for made in (exact[0], exact[2])]
-    linked = _linked(near[1], [near[0][:n], near[2]], widths, generator)
-    told = _told_members([_nearest(near[1], part)[1] for part in (near[0][:n], near[2])])
+    halves = _halves(coordinates, generator)
+    apart = [_squared_distances(halves, part, n) for part in (0, 2)]
+    linked = [first.argmin(axis=1) == second.argmin(axis=1) for first, second in apart]
+    told = _told_members([(first + second).min(axis=1).round(5) for first, second in apart])
     return tuple(
         _risk(name, found[0], found[1], delta) for name, found in zip(SAID, (singled, linked, told), strict=True)
     )
@@ -98,16 +101,20 @@ def _singled_out(made_from: IntArray, members: IntArray, generator: np.random.Ge
     return hits
 
 
-def _linked(
-    shared: FloatArray, targets: list[FloatArray], widths: list[int], generator: np.random.Generator
-) -> list[npt.NDArray[np.bool_]]:
-    """Return for which persons the shared rows nearest to either half of their columns are the same."""
-    is_first = np.zeros(len(widths), dtype=bool)
-    is_first[generator.permutation(len(widths))[: len(widths) // 2]] = True
-    half = np.repeat(is_first, widths)
-    return [
-        _nearest(shared[:, half], part[:, half])[0] == _nearest(shared[:, ~half], part[:, ~half])[0] for part in targets
-    ]
+def _halves(coordinates: list[list[FloatArray]], generator: np.random.Generator) -> list[tuple[FloatArray, ...]]:
+    """Return the coordinates of each table in two halves of its columns."""
+    chosen = generator.permutation(len(coordinates[0]))
+    parts = chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :]
+    return [tuple(np.hstack([columns[j] for j in sorted(part)]) for part in parts) for columns in coordinates]
+
+
+def _squared_distances(halves: list[tuple[FloatArray, ...]], part: int, n: int) -> tuple[FloatArray, FloatArray]:
+    """Return the squared distances of n rows of a table from the shared rows, by either half of the columns."""
+    first, second = (
+        (targets[:n] ** 2).sum(axis=1)[:, None] + (shared**2).sum(axis=1) - 2 * targets[:n] @ shared.T
+        for targets, shared in zip(halves[part], halves[1], strict=True)
+    )
+    return first, second
 
 
 def _told_members(distances: list[FloatArray]) -> list[npt.NDArray[np.bool_]]:
@@ -119,12 +126,6 @@ def _told_members(distances: list[FloatArray]) -> list[npt.NDArray[np.bool_]]:
     return [part[half:] <= cut for part in distances]
 
 
-def _nearest(shared: FloatArray, targets: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the shared row nearest to each target, and its squared distance."""
-    apart = euclidean_distances(targets, shared, squared=True)
-    return apart.argmin(axis=1), apart.min(axis=1).round(5)
-
-
 def _codes(*frames: pd.DataFrame) -> list[IntArray]:
     """Return the values of all columns as whole numbers, equal where the values are."""
     whole = pd.concat([frame.astype(object) for frame in frames], ignore_index=True)
@@ -132,23 +133,20 @@ def _codes(*frames: pd.DataFrame) -> list[IntArray]:
     return np.split(codes, np.cumsum([len(frame) for frame in frames])[:-1])
 
 
-def _features(known: pd.Series, *others: pd.Series) -> list[FloatArray]:
-    """Return a column as coordinates for distances: ranks of numbers, indicators of categories and of gaps."""
-    if has_order(known.dtype):
-        values = np.sort(floats(known)[~np.isnan(floats(known))])
-        found = []
-        for column in (known, *others):
-            numbers = floats(column)
-            ranks = np.searchsorted(values, numbers) + np.searchsorted(values, numbers, side="right")
-            is_missing = np.isnan(numbers)
-            ranks = np.where(is_missing, 0.5, ranks / max(2 * len(values), 1))
-            found.append(np.column_stack([ranks, is_missing]).astype(np.float32))
-        return found
-    levels = known.astype(object).value_counts().index[:_MOST_LEVELS]
-    return [
-        ((column.astype(object).to_numpy()[:, None] == levels.to_numpy()) / np.sqrt(2)).astype(np.float32)
-        for column in (known, *others)
-    ]
+def _coordinates(known: pd.DataFrame, *others: pd.DataFrame) -> list[list[FloatArray]]:
+    """Return each column as coordinates for distances: ranks of numbers, indicators of categories and of gaps."""
+    ranks = make_pipeline(
+        QuantileTransformer(n_quantiles=_RANKS, subsample=None),
+        SimpleImputer(strategy="constant", fill_value=0.5, add_indicator=True, keep_empty_features=True),
+    )
+    levels = OneHotEncoder(max_categories=_MOST_LEVELS, handle_unknown="infrequent_if_exist")
+    found: list[list[FloatArray]] = [[] for _ in (known, *others)]
+    for name in known:
+        view = View(ranks, levels).fit(known[[name]])
+        scale = 1.0 if has_order(known[name].dtype) else 0.5**0.5
+        for parts, frame in zip(found, (known, *others), strict=True):
+            parts.append((scale * view.numbers(frame[[name]])).astype(np.float32))
+    return found
 
 
 def _risk(name: str, of_members: npt.NDArray[np.bool_], of_others: npt.NDArray[np.bool_], delta: float) -> Risk:

@@ -5,18 +5,19 @@ Nothing here is a certificate. It helps to choose the number of cells on validat
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri, pdtr
+from scipy.stats import norm
 
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities
-from fairflows.bounds.blocks import IntArray, blocks_upper_bound, even_blocks, planned_blocks_bound
+from fairflows.bounds.blocks import IntArray, blocks_upper_bound, even_blocks, foreseen_blocks_bound, pair_spread
 from fairflows.bounds.cells import FEWEST_PERSONS, cell_radius, total_variation
-from fairflows.bounds.shared_table import known_share_distance, mean_of_folded_normal, most_cells_known_half
+from fairflows.bounds.shared_table import known_share_distance, mean_of_folded_normal
 from fairflows.exceptions import DataError
 
 TARGETS = (0.1, 0.15, 0.2, 0.3)
@@ -25,9 +26,16 @@ TARGETS = (0.1, 0.15, 0.2, 0.3)
 ENOUGH_CELLS = 8
 """The first target that allows so many cells is taken where none is given."""
 
+CALIBRATION = 0.5
+"""Share of the persons that the thresholds of a tree are set at, for the bound on persons to come."""
+
 _RATE = 0.2  # a group's share that the root sends to the right, where rates differ on purpose and are not known yet
-_FEW = 8  # cells of a fold, for which a formula foresees the bound badly
-_ROOM = 1.015  # by which the 95 % point of counted cells may exceed that of even ones
+_FEW = 8  # cells, for which a formula foresees the bound badly
+_ATTEMPTS = 8
+_ROOM = 1.015  # by which the 95 % point of counted cells may exceed that of the planned ones
+
+Blocks = Callable[[int], IntArray]
+"""Given a number of cells k, the blocks (K, k) of each group."""
 
 
 @dataclass(frozen=True)
@@ -35,44 +43,43 @@ class CellPlan:
     """The cells of a matched tree that a target allows, and the statements to expect."""
 
     target: float
-    n_cells: int  # of each fold's tree
-    n_folds: int  # 2; or 1 where there are too few persons for two trees, and nothing is said about persons to come
-    known_half: float  # the 95 % point of Δ(½), which limits the cells of all folds together
-    population: float | None  # the bound on persons to come; None with one fold
-
-    @property
-    def in_all(self) -> int:
-        """The cells of all folds together."""
-        return self.n_folds * self.n_cells
+    n_cells: int  # of equal size; a tree whose cells differ in size may have more
+    known_half: float  # the 95 % point of Δ(½)
+    population: float | None  # the bound on persons to come; None with too few persons for it
 
 
 def plan_cells(
-    n_persons: ArrayLike, target: float | None, delta: float, *, n_matched: ArrayLike | None = None, spend: float = 0.0
+    n_persons: ArrayLike,
+    target: float | None,
+    delta: float,
+    *,
+    calibration: float = CALIBRATION,
+    n_matched: ArrayLike | None = None,
+    spend: float = 0.0,
 ) -> CellPlan | None:
-    """Plan the cells of a table that is shared by two folds, from the numbers of persons of each group alone.
+    """Plan the cells of a table that is shared, from the numbers of persons of each group alone.
 
-    As many cells, over both folds together, as keep the 95 % point of Δ(½) and the bound on persons to come within the
-    target; where that bound allows fewer than two cells per fold, the first alone counts. No cell has fewer than ten
-    persons of a group. With fewer than two cells per fold one tree is cut at everybody. None where the target does not
-    allow two cells.
+    As many cells as keep the 95 % point of Δ(½) and the bound on persons to come within the target; where that bound
+    allows fewer than two cells, the first alone counts. No cell has fewer than ten persons of a group. None where the
+    target does not allow two cells.
 
     Persons with several rows count as persons of equal weight. Without a target it is the first of `TARGETS` that
-    allows `ENOUGH_CELLS`, else the last. `delta` is δ of the bound on persons to come, `n_matched` the persons that the
-    trees are cut at, where these are not all of them, and `spend` the difference of the groups' rates at the root,
-    which the target includes.
+    allows `ENOUGH_CELLS`, else the last. `delta` is δ of the bound on persons to come, `calibration` the share of the
+    persons behind it, `n_matched` the persons that the table is cut at, where these are not all of them, and `spend`
+    the difference of the groups' rates at the root, which the target includes.
 
     Examples
     --------
     >>> plan = plan_cells([6667, 3333], 0.1, 0.01)
-    >>> plan.in_all, plan.population < 0.1
-    (78, True)
+    >>> plan.n_cells, plan.population < 0.1
+    (42, True)
     >>> plan_cells([200, 100], None, 0.01).target
-    0.2
+    0.3
     """
     plan, delta = None, checked_delta(delta)
     for t in TARGETS if target is None else (target,):
-        plan = _plan(n_persons, t, delta, n_matched, spend)
-        if plan is not None and plan.in_all >= ENOUGH_CELLS:
+        plan = _plan(n_persons, t, delta, calibration, n_matched, spend)
+        if plan is not None and plan.n_cells >= ENOUGH_CELLS:
             return plan
     return plan
 
@@ -83,15 +90,33 @@ def lowest_target(n_persons: ArrayLike, n_matched: ArrayLike | None = None, spen
     Examples
     --------
     >>> lowest_target([1000, 100]), lowest_target([1000, 20])
-    (0.1, None)
+    (0.11, None)
     """
     targets = [t / 100 for t in range(1, 101) if t / 100 > spend]
-    place = bisect_left(targets, True, key=lambda t: _plan(n_persons, t, 0.01, n_matched, spend) is not None)
+
+    def allows_two(target: float) -> bool:
+        return _plan(n_persons, target, 0.01, CALIBRATION, n_matched, spend) is not None
+
+    place = bisect_left(targets, True, key=allows_two)
     return targets[place] if place < len(targets) else None
 
 
-def _known_and_matched(n_persons: ArrayLike, n_matched: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
-    """Return the persons of each group that Δ(½) is planned with, and those that the trees are cut at."""
+def _plan(
+    n: ArrayLike, target: float, delta: float, calibration: float, n_matched: ArrayLike | None, spend: float
+) -> CellPlan | None:
+    known, matched = known_and_matched(n, n_matched)
+    cut_at = (matched * calibration).astype(np.int64)
+    of_table, of_cut = (lambda k, m=m: _expected_blocks(m, k, spend) for m in (known.astype(np.int64), cut_at))
+    most = int(cut_at.min() + 1) // (FEWEST_PERSONS + 1)
+    k = most_cells(of_table, of_cut, most, target, delta, foreseen_blocks_bound)
+    if k >= 2:
+        return CellPlan(target, k, known_half(of_table(k)), foreseen_blocks_bound(of_cut(k), delta))
+    k = most_cells(of_table, None, int(matched.min() + 1) // (FEWEST_PERSONS + 1), target, delta)
+    return CellPlan(target, k, known_half(of_table(k)), None) if k >= 2 else None
+
+
+def known_and_matched(n_persons: ArrayLike, n_matched: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
+    """Return the persons of each group that Δ(½) is planned with, and those that a table is cut at."""
     n = np.asarray(n_persons, dtype=np.float64)
     if n_matched is None:
         return n, n
@@ -100,50 +125,70 @@ def _known_and_matched(n_persons: ArrayLike, n_matched: ArrayLike | None) -> tup
     return 1 / (1 / n + 1 / matched), matched
 
 
-def _plan(n: ArrayLike, target: float, delta: float, n_matched: ArrayLike | None, spend: float) -> CellPlan | None:
-    known, matched = _known_and_matched(n, n_matched)
-    in_all = most_cells_known_half(known, target)
-    fold = (matched // 2).astype(np.int64)
-    most = min(in_all // 2, int(fold.min() + 1) // (FEWEST_PERSONS + 1))
-    k = _cells_to_come(fold, most, target, delta, spend)
-    k = _with_known_half(known, 2, k if k >= 2 else most, target, spend)
-    if k >= 2:
-        population = blocks_upper_bound(_expected_blocks(fold, k, spend), delta / 2)
-        return CellPlan(target, k, 2, _known_half(known, 2, k, spend), population)
-    k = _with_known_half(known, 1, min(in_all, int(matched.min() + 1) // (FEWEST_PERSONS + 1)), target, spend)
-    return CellPlan(target, k, 1, _known_half(known, 1, k, spend), None) if k >= 2 else None
+def most_cells(
+    of_table: Blocks,
+    of_cut: Blocks | None,
+    most: int,
+    target: float,
+    delta: float,
+    bound: Callable[[IntArray, float], float] = blocks_upper_bound,
+) -> int:
+    """Return the most cells, at most `most`, for which the statements about a table are within the target.
+
+    `of_table` gives the blocks of the table's cells, which decide on the 95 % point of Δ(½), and `of_cut` those that
+    the bound on persons to come follows from, if there is one.
+    """
+    k = _most_within(of_table, most, target, 0.5, lambda blocks: _ROOM * known_half(blocks))
+    if of_cut is None or k < 2:
+        return k
+    exact, rough = (lambda blocks, f=f: f(blocks, delta) for f in (bound, foreseen_blocks_bound))
+    return _most_within(of_cut, k, target, 0.3 * norm.isf(delta), exact, rough)
 
 
-def _cells_to_come(fold: IntArray, most: int, target: float, delta: float, spend: float) -> int:
-    """Return the most cells of a fold's tree for which the bound on persons to come is within the target."""
-    if most < 2:
-        return 0
-    k = np.arange(1, most + 1)
-    foreseen, ratio = planned_blocks_bound(fold, k, delta / 2), 1.0
-    while (found := int(k[ratio * foreseen <= target].max(initial=0))) > _FEW:
-        bound = blocks_upper_bound(_expected_blocks(fold, found, spend), delta / 2)
-        if bound <= target:
-            return found
-        # The formula is a few per cent off, in the same way for nearby numbers of cells.
-        ratio = 1.002 * bound / float(foreseen[found - 1])
-    few = range(2, min(most, _FEW) + 1)
-    return max((k for k in few if blocks_upper_bound(_expected_blocks(fold, k, spend), delta / 2) <= target), default=0)
+def _most_within(
+    blocks_of: Blocks,
+    most: int,
+    target: float,
+    deviations: float,
+    bound: Callable[[IntArray], float],
+    rough: Callable[[IntArray], float] | None = None,
+) -> int:
+    """Return the largest number of cells whose bound is within the target, below 2 for none.
+
+    A formula foresees the bound, (0.399 Σ_j h(p_j) + deviations)·s. It is a few per cent off, in the same way for
+    nearby numbers of cells: by how much, is found by a `rough` bound first, which takes less time.
+    """
+
+    def foreseen(k: int) -> float:
+        blocks = blocks_of(k)
+        p = blocks / blocks.sum(axis=1, keepdims=True)
+        spread = np.sqrt(p * (1 - p)).sum(axis=1).mean()
+        return float((0.399 * spread + deviations) * pair_spread(blocks.sum(axis=1) - 1))
+
+    def candidate(ratio: float) -> int:
+        return 1 + bisect_right(range(2, most + 1), target / ratio, key=foreseen)
+
+    ratio = 1.0
+    if rough is not None and (k := candidate(ratio)) > _FEW:
+        ratio = 1.005 * rough(blocks_of(k)) / foreseen(k)
+    for _ in range(_ATTEMPTS):
+        k = candidate(ratio)
+        if k <= _FEW:
+            break
+        found = bound(blocks_of(k))
+        if found <= target:
+            return k
+        ratio = 1.002 * found / foreseen(k)
+    return max((k for k in range(2, min(most, _FEW) + 1) if bound(blocks_of(k)) <= target), default=0)
 
 
-def _with_known_half(n: FloatArray, n_folds: int, k: int, target: float, spend: float) -> int:
-    """Return the most cells of a tree, at most k, for which the 95 % point of Δ(½) is within the target."""
-    while k >= 2 and _ROOM * _known_half(n, n_folds, k, spend) > target:
-        k -= max(1, k // 50)
-    return k
-
-
-def _known_half(n: FloatArray, n_folds: int, k: int, spend: float) -> float:
-    """Return the 95 % point of Δ(½) to expect of matched cells."""
-    return known_share_distance(np.tile(_expected_blocks((n // n_folds).astype(np.int64), k, spend), n_folds), 0.5)[1]
+def known_half(blocks: IntArray) -> float:
+    """Return the 95 % point of Δ(½) to expect of matched cells with these blocks."""
+    return known_share_distance(blocks, 0.5, None if blocks.shape[1] <= _FEW else blocks.sum(axis=1))[1]
 
 
 def _expected_blocks(n: IntArray, k: int, spend: float) -> IntArray:
-    """Return the blocks of k leaves in each group; the root's rates are not known yet, but for their difference."""
+    """Return the blocks of k leaves of equal size; the root's rates are not known yet, but for their difference."""
     if not spend:
         return np.stack([even_blocks(int(size), k) for size in n])
     rates = np.full(len(n), _RATE)

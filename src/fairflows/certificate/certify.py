@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,29 +16,22 @@ import numpy.typing as npt
 from fairflows import __version__
 from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_draws, delta_of_look
 from fairflows.bounds.blocks import blocks_p_value
-from fairflows.bounds.cells import FEWEST_PERSONS, cells_to_merge, exact_statistical_distance, has_few_persons
+from fairflows.bounds.cells import exact_statistical_distance, has_few_persons
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.model import draws_needed, statistical_distance, statistical_distance_upper_bound
 from fairflows.bounds.planning import check_reachable
 from fairflows.bounds.shared_table import table_distance
-from fairflows.certificate.certificate import (
-    Assumption,
-    Certificate,
-    FoldBlocks,
-    FoldCounts,
-    Law,
-    Statement,
-    blocks_statement,
-    from_counts,
-    status_of,
-    table_statement,
-)
+from fairflows.certificate.about import About
+from fairflows.certificate.certificate import Assumption, Certificate, Released, status_of
+from fairflows.certificate.counting import Counted
 from fairflows.certificate.looks import Look, Looks, open_looks
-from fairflows.encoder.base import Encoder, IntArray, LatentLaw, cells_of, fitted_encoder
+from fairflows.certificate.model_hash import model_hash
+from fairflows.certificate.statements import Law, Statement, blocks_statement, held_out_statement, table_statement
+from fairflows.encoder.base import IntArray, LatentLaw, Model, Traits, cells_of, fitted_model
 from fairflows.exceptions import DataError, check_count, warn_user
-from fairflows.release.release import Release, ReleasedTable
-from fairflows.report.words import ASSUMPTIONS
-from fairflows.storage import model_hash
+from fairflows.release.released_table import ReleasedTable, count_cells
+from fairflows.report.assumptions import ASSUMPTIONS
+from fairflows.table.ledger import RowsSeen
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -57,13 +51,14 @@ class ContradictionError(RuntimeError):
 
 
 def certify(
-    model: Encoder,
+    model: Model,
     rows: Table,
     *,
     target: float | None = None,
     audit: Audit | None = None,
     delta: float = 0.01,
-    released: Sequence[str] | None = None,
+    with_labels: bool = False,
+    about: About | None = None,
     n_draws: int | None = None,
     most_rows: int | None = None,
     random_state: int = 0,
@@ -97,9 +92,11 @@ def certify(
         δ, the probability that the bound on the true distribution is wrong, over all looks at these persons. The
         bounds given the label together, and the one for a random person, are statements of their own and spend as
         much each.
-    released : sequence of {"cell", "latent", "label"}, default=None
-        All parts that are released together: the output of the model, a cell or a latent, and "label" for the true
-        label beside it. The pair (cell, label) is certified as such.
+    with_labels : bool, default=False
+        Whether the true labels are released beside the output of the model. Their combination with the cell is then
+        certified.
+    about : About, default=None
+        Issuer, purpose, recipient, population and the like, which the certificate states.
     n_draws : int, default=None
         Draws from each group behind the model-based bound. When not given, as many as put the bound 1/1000 above the
         distance, judged by other draws, at least 10,000; no more than 1,000,000, and 8,000,000/K² for K groups, since
@@ -135,17 +132,18 @@ def certify(
     """
     if not isinstance(rows, Table):
         raise DataError(f"rows must be a Table, which says which column is sensitive; got {type(rows).__name__}.")
-    model = fitted_encoder(model)
+    model = fitted_model(model)
     case = Case(
         model,
         rows,
         model_hash(model, model.key_),
-        released=released,
+        with_labels=with_labels,
         delta=delta,
         target=target,
         n_draws=n_draws,
         seed=random_state,
         most_rows=most_rows_of(model, rows, most_rows),
+        about=about or About(),
     )
     if case.trees is None:
         _refuse_used_rows(model, rows)
@@ -173,16 +171,17 @@ class Case:
 
     def __init__(
         self,
-        model: Encoder,
+        model: Model,
         rows: Table,
         name: str,
         *,
-        released: Sequence[str] | None = None,
+        with_labels: bool = False,
         delta: float = 0.01,
         target: float | None = None,
         n_draws: int | None = None,
         seed: int = 0,
         most_rows: int = 1,
+        about: About | None = None,
     ) -> None:
         check_count("random_state", seed, 0)
         check_count("most_rows", most_rows, 1)
@@ -191,21 +190,18 @@ class Case:
         traits = model.traits
         self.model, self.rows, self.name = model, rows, name
         self.delta, self.target, self.seed, self.most_rows = checked_delta(delta), target, int(seed), int(most_rows)
-        self.released = checked_released(released, cells=bool(traits.cells))
+        self.about, self.released = about or About(), released_by(traits)
+        self.labels = released_labels(rows) if with_labels else ()
         self.known_groups = list(model.groups_) or rows.groups
         self.groups = list(map(str, self.known_groups))
-        self.table: ReleasedTable | None = None
-        self.trees: ReleasedTable | None = None
-        self.is_new = False
-        if isinstance(model, Release):
-            is_own = model.is_of(rows)
-            self.trees = model.table_ if traits.cut_apart else None
-            self.table = model.table_ if is_own else self.trees
-            self.is_new = self.trees is not None and not is_own
+        is_own = model.is_of(rows)
+        self.trees: ReleasedTable | None = model.released_table if traits.cut_twice else None
+        self.table: ReleasedTable | None = model.released_table if is_own else self.trees
+        self.is_new = self.trees is not None and not is_own
         self.laws: tuple[Law, ...] = ()
-        if "latent" not in self.released and self.trees is None:
+        if self.released != "latent" and self.trees is None:
             self.laws = ("row", "person") if most_rows > 1 else ("row",)
-        self.latent_law = None if "label" in self.released else (traits.inside or model).latent_law()
+        self.latent_law = None if self.labels else model.latent_law()
         self.n_draws = _checked_draws(n_draws, self.latent_law, len(self.groups), self.seed)
 
     @cached_property
@@ -216,17 +212,28 @@ class Case:
     @cached_property
     def n(self) -> dict[str, int]:
         """Number of rows of each group in the table, or in the sample."""
-        trees = self.trees
-        sizes = self.sample.group_sizes(self.known_groups) if trees is None else trees.counts.sum(axis=(0, 2))
+        if self.table is not None:
+            sizes = (self.table.counts if self.trees is not None else self.table.held_out["row"]).sum(axis=(0, 2))
+        else:
+            sizes = self.sample.group_sizes(self.known_groups)
         return dict(zip(self.groups, sizes.tolist(), strict=True))
+
+    @property
+    def unit(self) -> Literal["person", "row"]:
+        """Whether the counted rows are known to be of different persons."""
+        if self.table is not None:
+            n_persons, n_rows = len(self.table.person), int(self.table.counts.sum())
+        else:
+            n_persons, n_rows = self.rows.persons.n if self.rows.persons.named else 0, len(self.rows)
+        return "person" if n_persons == n_rows else "row"
 
     @property
     def n_cells(self) -> int | None:
         """Number of cells, or of pairs of cell and label, that can be released; None where none are certified."""
         if self.trees is not None:
             n_labels, _, n_cells = self.trees.counts.shape
-            return n_cells * (n_labels if "label" in self.released else 1)
-        return sum(part.counts.shape[2] for part in self.counted["row"]) if self.laws else None
+            return n_cells * (n_labels if self.labels else 1)
+        return self.counted["row"].counts.shape[2] if self.laws else None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -236,13 +243,16 @@ class Case:
     def certificate(self, look: int, audit: Audit | None = None) -> Certificate:
         """Make the certificate of a given look, without recording it."""
         statements = tuple(statement.judged(self.target) for statement in self._statements(look, audit))
-        label = [str(self.rows.y.name)] if self.rows.y is not None and "label" in self.released else []
         certificate = Certificate(
             status=status_of(statements, self.target),
             statements=statements,
-            sensitive=str(self.rows.a.name),
+            sensitive=tuple(self.rows.grouping.kinds),
             released=self.released,
-            columns=tuple(dict.fromkeys([*self.model.output_.dtypes, *label])),
+            unit=self.unit,
+            issued=datetime.now(UTC).date().isoformat(),
+            about=self.about,
+            labels=self.labels,
+            columns=tuple(dict.fromkeys([*self.model.output_.dtypes, *self.labels])),
             n=self.n,
             n_cells=self.n_cells,
             delta=self.delta,
@@ -273,20 +283,17 @@ class Case:
 
     def _statements_of_table(self, table: ReleasedTable) -> Iterator[Statement]:
         """State the table that the release was fitted to, and persons to come by the law of its trees."""
-        counted = Counted.of(table.counts, (), with_label="label" in self.released)
+        counted = Counted.of(table.counts, (), with_label=bool(self.labels))
         is_one_row_each = np.array_equal(table.persons_behind, table.counts.sum(axis=(0, 2)))
         behind = dict(zip(self.groups, table.persons_behind.tolist(), strict=True))
-        yield table_statement(counted.fold(self.groups, 0.0), {} if is_one_row_each else behind)
-        if self.trees is None or not table.blocks or "label" in self.released:  # a label does not follow from a cell
-            return
-        n_trees, folds = len(table.blocks), []
-        for part in table.blocks:
-            blocks = dict(zip(self.groups, map(tuple, part.tolist()), strict=True))
-            folds.append(FoldBlocks(1 / n_trees, self.delta / n_trees, blocks))
-        yield blocks_statement(tuple(folds))
+        yield table_statement(counted.printed(self.groups), {} if is_one_row_each else behind)
+        if self.trees is None or table.blocks is None or self.labels:
+            return  # a label does not follow from a cell
+        yield blocks_statement(dict(zip(self.groups, map(tuple, table.blocks.tolist()), strict=True)), self.delta)
         if self.is_new:
-            counts = [part.sum(axis=0) for part in self._counts(self._new_persons(table))]
-            yield statement_on_new_persons(counts, table.blocks, self.groups)
+            yield statement_on_new_persons(
+                self._counts(self._new_persons(table)).sum(axis=0), table.blocks, self.groups
+            )
 
     def _new_persons(self, table: ReleasedTable) -> Table:
         """Return one row of each person who is not in the table; raise if there are none."""
@@ -302,30 +309,23 @@ class Case:
         _refuse_used_rows(self.model, rows)
         return rows.random_rows(self.seed, self.most_rows)
 
-    def _counts(self, sample: Table) -> list[IntArray]:
-        """Count rows by label, group and cell, for each of the models."""
-        model, sizes = self.model, self.model.traits.cells
-        counts = kept_counts(model, sample)
-        if counts is None:
-            group, shape = sample.group_numbers(self.known_groups), (len(self.groups), sum(sizes))
-            counts = sample.count_cells(group, cells_of(model, sample), shape)
-        return np.split(counts, np.cumsum(sizes)[:-1], axis=2)
+    def _counts(self, sample: Table) -> IntArray:
+        """Count rows by label, group and cell."""
+        group, shape = sample.group_numbers(self.known_groups), (len(self.groups), int(self.model.traits.n_cells or 0))
+        return count_cells(sample, group, cells_of(self.model, sample), shape)
 
     @cached_property
-    def counted(self) -> dict[Law, list[Counted]]:
-        """Independent rows of each law by label, group and cell, for each of the models that share out the persons."""
-        found: dict[Law, list[Counted]] = {}
-        with_label = "label" in self.released
+    def counted(self) -> dict[Law, Counted]:
+        """Independent rows of each law by label, group and cell."""
+        found: dict[Law, Counted] = {}
         for law in self.laws:
-            sample = self.sample if law == "row" else self.rows.one_row_per_person(self.seed)
-            if with_label and not sample.labels:
-                raise DataError("released names the label, but the rows have none: give the table its label.")
-            parts, first = self._counts(sample), 0
-            found[law] = []
-            for part in parts:
-                counted = Counted.of(part, sample.labels, with_label=with_label, share=1 / len(parts), first=first)
-                found[law].append(counted)
-                first += part.shape[2]
+            labels = self.rows.label_codes()[1]
+            if self.table is not None:
+                counts = self.table.held_out[law]
+            else:
+                sample = self.sample if law == "row" else self.rows.one_row_per_person(self.seed)
+                counts, labels = self._counts(sample), sample.label_codes()[1]
+            found[law] = Counted.of(counts, labels, with_label=bool(self.labels))
         return found
 
     def _counted_statements(self, law: Law, delta: float) -> Iterator[Statement]:
@@ -335,92 +335,28 @@ class Case:
         nothing is stated given labels: the statement would print a number that small, and beside it a label that may be
         one person's own, such as a wage.
         """
-        parts = self.counted[law]
-        each = delta / len(parts)
-        yield from_counts(law, None, tuple(part.fold(self.groups, each) for part in parts))
-        if law == "row" and not any(has_few_persons(part.counts.sum(axis=2)).any() for part in parts):
-            by_label = [part.folds_by_label(self.groups, each) for part in parts]
-            for label in by_label[0]:
-                yield from_counts(law, label, tuple(folds[label] for folds in by_label))
+        counted = self.counted[law]
+        yield held_out_statement(law, None, counted.printed(self.groups), delta)
+        if law == "row" and not has_few_persons(counted.counts.sum(axis=2)).any():
+            by_label = counted.printed_by_label(self.groups)
+            for label, counts in by_label.items():
+                yield held_out_statement(law, label, counts, delta / len(by_label))
 
 
-@dataclass(frozen=True)
-class Counted:
-    """Persons that are new to one model, counted by label, group and cell."""
-
-    counts: Counts  # (C, K, k), with C = 1 where the table has no label
-    labels: Sequence[Hashable]  # the C labels; empty without
-    with_label: bool  # whether a cell is the pair of a cell and a label, which are released together
-    share: float  # the probability that a person is encoded by this model
-    first: int  # the number of its first cell; other models have those before it
-
-    @classmethod
-    def of(
-        cls, counts: Counts, labels: Sequence[Hashable], *, with_label: bool, share: float = 1.0, first: int = 0
-    ) -> Counted:
-        """Count cells, or pairs: with the label, cell c and the j-th of L labels are c·L + j."""
-        if not with_label:
-            return cls(counts, labels, False, share, first)
-        L, K, k = counts.shape
-        pairs = np.zeros((L, K, k, L), dtype=np.int64)
-        for j in range(L):
-            pairs[j, :, :, j] = counts[j]
-        return cls(pairs.reshape(L, K, k * L), labels, True, share, first * L)
-
-    def fold(self, groups: Sequence[str], delta: float) -> FoldCounts:
-        """Return the printed counts of all persons, which bound the true Δ at this δ."""
-        return self._printed(self.counts.sum(axis=0), self._merged, groups, delta)
-
-    def folds_by_label(self, groups: Sequence[str], delta: float) -> dict[str, FoldCounts]:
-        """Return the printed counts of the persons with each label; the bounds hold together at this δ.
-
-        A count that is merged given one label must not follow from that of all persons less those given the other
-        labels, nor from the size of a group: where it would, the counts given the label are rounded down.
-        """
-        merged = has_few_persons(self.counts).any(axis=1) | self._merged
-        folds: dict[str, FoldCounts] = {}
-        for label, counts, cells in zip(self.labels, self.counts, merged, strict=False):  # without labels: none
-            tells = (merged.any(axis=0) & ~cells).any() or has_few_persons(counts[:, cells].sum(axis=1)).any()
-            folds[str(label)] = self._printed(counts, cells, groups, delta / len(self.labels), rounded=bool(tells))
-        return folds
-
-    def _printed(
-        self, counts: Counts, merged: npt.NDArray[np.bool_], groups: Sequence[str], delta: float, rounded: bool = False
-    ) -> FoldCounts:
-        """Return the printed counts (K, k): some cells merged, others rounded down to tens if `rounded`."""
-        n, kept = counts.sum(axis=1), counts[:, ~merged]
-        if rounded:
-            kept = kept // FEWEST_PERSONS * FEWEST_PERSONS
-        return FoldCounts(
-            share=self.share,
-            delta=delta,
-            n=dict(zip(groups, n.tolist(), strict=True)),
-            cells=tuple((self.first + np.flatnonzero(~merged)).tolist()),
-            counts=dict(zip(groups, map(tuple, kept.tolist()), strict=True)),
-            merged=dict(zip(groups, (n - kept.sum(axis=1)).tolist(), strict=True)),
-        )
-
-    @property
-    def _merged(self) -> npt.NDArray[np.bool_]:
-        """Cells that are merged where all persons are counted."""
-        # with the label, the counts of all persons and those by label are the same numbers
-        return cells_to_merge(self.counts if self.with_label else self.counts.sum(axis=0))
-
-
-def statement_on_new_persons(counts: Sequence[Counts], blocks: Sequence[Counts], groups: Sequence[str]) -> Statement:
-    """Test the law of blocks on new persons: counts and blocks (K, k) of each fold. The folds' smaller p-value counts.
+def statement_on_new_persons(counts: Counts, blocks: Counts, groups: Sequence[str]) -> Statement:
+    """Test the law of blocks on new persons: counts and blocks (K, k).
 
     The counts are not part of the statement, because a cell may have few of these persons.
     """
-    n = sum(part.sum(axis=1) for part in counts)
-    observed = float(np.mean([table_distance(part) if part.sum(axis=1).all() else 0.0 for part in counts]))
+    n = counts.sum(axis=1)
+    observed = float(table_distance(counts)) if n.all() else 0.0
     return Statement(
         about="new persons",
         by="test",
         distance=observed,
         observed=observed,
-        persons=dict(zip(groups, np.asarray(n, dtype=np.float64).tolist(), strict=True)),
-        p_value=min(blocks_p_value(b, part) for b, part in zip(blocks, counts, strict=True)),
+        persons=dict(zip(groups, n.astype(np.float64).tolist(), strict=True)),
+        p_value=blocks_p_value(blocks, counts),
     )
 
 
@@ -458,12 +394,11 @@ def _look(case: Case) -> tuple[int, list[Look]]:
     Knowing the sizes of the groups is not a look at the cells.
     """
     with open_looks() as looks:
-        rows = looks.rows(case.rows.X, case.rows.persons)
+        rows = RowsSeen.of(case.rows.X, case.rows.persons, looks.key)
         request = request_of(looks, case)
         look, others = looks.find(rows, case.name, request) if rows.named else (Look(1, case.name, request), [])
         if case.laws:
-            delta, n_models = delta_of_look(case.delta, look.number), len(case.model.traits.cells)
-            check_reachable(case.n, delta, target=case.target, n_models=n_models)
+            check_reachable(case.n, delta_of_look(case.delta, look.number), target=case.target)
         if rows.named:
             looks.record(rows, look)
     return look.number, others
@@ -471,42 +406,30 @@ def _look(case: Case) -> tuple[int, list[Look]]:
 
 def request_of(looks: Looks, case: Case) -> str:
     """Hash all that the bounds on the true distribution depend on: neither the target nor the attack is among it."""
-    return looks.request(case.name, case.fingerprint, case.released, case.delta, case.seed, case.most_rows)
+    return looks.request(case.name, case.fingerprint, case.released, case.labels, case.delta, case.seed, case.most_rows)
 
 
 def _check_attack(audit: Audit, case: Case) -> None:
-    if tuple(audit.released) != case.released:
-        raise DataError(
-            f"audit must have attacked what is released ({', '.join(case.released)}); it attacked "
-            f"{', '.join(audit.released)}."
-        )
+    stated, attacked = (" and ".join([part.released, *part.labels]) for part in (case, audit))
+    if stated != attacked:
+        raise DataError(f"audit must have attacked what is released ({stated}); it attacked {attacked}.")
     if audit.model != case.name:
         other = "another one" if audit.model else "an array, whose origin is unknown"
         raise DataError(f"audit must have attacked the model that is to be certified; it attacked {other}.")
 
 
-def _refuse_used_rows(model: Encoder, rows: Table) -> None:
+def _refuse_used_rows(model: Model, rows: Table) -> None:
     """Refuse persons that the model was fitted to or chosen by: they certify nothing about it."""
     used = model.already_used(rows)
     if used:
         what = "persons" if rows.persons.named else "rows"
-        several = (
-            " Models that share out persons without an identifier certify the whole Table that they were fitted to."
-            if len(model.traits.cells) > 1
-            else ""
-        )
         raise DataError(
             f"The model was fitted to, or chosen by, {used:,} of the {rows.persons.n:,} {what} to certify on. A "
-            f"certificate takes persons that nothing has seen: certify on held-out rows.{several}"
+            f"certificate takes persons that nothing has seen: certify on held-out rows."
         )
 
 
-def kept_counts(model: Encoder, table: Table) -> IntArray | None:
-    """Return the counts by label, group and cell that were kept from the fit, if `table` is the training table."""
-    return model.kept_counts(table) if isinstance(model, Release) else None
-
-
-def most_rows_of(model: Encoder, table: Table, given: int | None = None) -> int:
+def most_rows_of(model: Model, table: Table, given: int | None = None) -> int:
     """Return M, the largest number of rows of a person: as given, or as in training; 1 without names."""
     if not table.persons.named:
         if given is None or given == 1:
@@ -514,7 +437,7 @@ def most_rows_of(model: Encoder, table: Table, given: int | None = None) -> int:
         raise DataError(f"most_rows must be 1 where no identifier says whose rows these are; got {given!r}.")
     if given is not None:
         # By another law of rows, persons with more rows count more often.
-        if isinstance(model, Release) and model.traits.cut_apart and given != (model.most_rows_ or 1):
+        if model.traits.cut_twice and given != (model.most_rows_ or 1):
             raise DataError(
                 f"most_rows must be {model.most_rows_ or 1}, for which the thresholds of the trees were set; got "
                 f"{given!r}. Fit the release anew to state another number."
@@ -530,14 +453,21 @@ def most_rows_of(model: Encoder, table: Table, given: int | None = None) -> int:
     )
 
 
-def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[str, ...]:
-    """Return the names of all that is released together: the model's own output, and the label where it is named."""
-    own = "cell" if cells else "latent"
-    names = [released] if isinstance(released, str) else list(released or ())
-    for name in names:
-        if name not in (own, "label"):
-            raise DataError(f"released must name {own} or label, because the model gives a {own}; got {name!r}.")
-    return (own, "label") if "label" in names else (own,)
+def released_by(traits: Traits) -> Released:
+    """Return what is released of a row."""
+    return "row" if traits.draws_rows else "latent" if traits.n_cells is None else "cell"
+
+
+def released_labels(rows: Table) -> tuple[str, ...]:
+    """Return the labels of a table, to be released beside the output of a model. Raise where they are no classes."""
+    names = tuple(map(str, rows.label_columns()))
+    if not names:
+        raise DataError("with_labels needs a label, and the rows have none: give the table its label.")
+    if not rows.label_codes()[1]:
+        raise DataError(
+            f"with_labels needs labels with classes; {', '.join(names)} holds numbers, which would tell the persons."
+        )
+    return names
 
 
 def _checked_draws(n: int | None, law: LatentLaw | None, n_groups: int, seed: int) -> int:
@@ -576,13 +506,13 @@ def _check_for_contradiction(certificate: Certificate, case: Case, attack: Audit
 def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
     """Return the assumptions that apply, with the facts that their texts name."""
     model, persons, traits = case.model, case.rows.persons, case.model.traits
-    has_names, n_models = persons.named, len(traits.cells) if case.laws else 0
-    what = " and ".join(c.released).replace("cell", "row drawn from the cell" if traits.draws_rows else "cell")
+    has_names, is_counted = persons.named, bool(case.laws)
+    what = " and ".join(["row drawn from the cell" if c.released == "row" else c.released, *c.labels])
     by_trees = case.trees is not None and c.find("population") is not None
     is_comparable = (
         case.trees is not None
-        or model.ledger_.comparable(model.ledger_.read(case.rows.X, persons))
-        or kept_counts(model, case.rows) is not None
+        or model.ledger_.comparable(RowsSeen.of(case.rows.X, persons, model.ledger_.key))
+        or case.table is not None
     )
     applies = {
         "released": True,
@@ -591,30 +521,26 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "table": case.table is not None,
         "persons to come": by_trees,
         "one tree": by_trees,
-        "independent": n_models > 0,
-        "which groups": n_models > 0,
-        "fresh persons": n_models == 1,
-        "fixed before": n_models == 1,
-        "folds": n_models > 1,
-        "released once": n_models > 1 and not has_names,
-        "merged": n_models > 0 and any(any(fold.merged.values()) for s in c.statements for fold in s.counts),
-        "one row each": n_models > 0 and not has_names,
+        "independent": is_counted,
+        "which groups": is_counted,
+        "fresh persons": is_counted and case.table is None,
+        "fixed before": is_counted,
+        "merged": is_counted and any(s.counts is not None and any(s.counts.merged.values()) for s in c.statements),
+        "one row each": is_counted and not has_names,
         "given the label": bool(c.cell_odds_upper),
-        "most rows": c.most_rows > 1 and (n_models > 0 or case.trees is not None),
+        "most rows": c.most_rows > 1 and (is_counted or case.trees is not None),
         "secret key": traits.randomised and has_names,
         "fresh coins": traits.randomised and not has_names,
         "densities": case.latent_law is not None,
-        "noise": "latent" in c.released,
+        "noise": c.released == "latent",
         "look": c.look > 1,
-        "looks not counted": n_models > 0 and not has_names,
+        "looks not counted": is_counted and not has_names,
         "errors add up": True,
         "not comparable": not is_comparable,
     }
     facts = {
-        "what": f"{what} {'are' if len(c.released) > 1 else 'is'}",
+        "what": f"{what} {'are' if c.labels else 'is'}",
         "kept": "keep their cell" if case.trees is not None and len(case.trees.person) else "are not encoded again",
-        "models": n_models,
-        "dealt": "a keyed hash of their identifier" if has_names else "chance",
         "most": c.most_rows,
         "alike": "has always the same cell" if traits.draws_rows else "is always released alike",
         "look": c.look,

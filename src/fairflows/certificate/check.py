@@ -1,87 +1,33 @@
 """check: the checks of a certificate and a file that need neither the model nor a secret.
 
-A certificate names the files that were written with it. Files that are encoded later are added to the producer's list
-beside it, ``certificate.files.json`` for ``certificate.json``: their SHA-256 beside that of the certificate.
+A certificate names the files that were written with it; a list beside it names those that were encoded later.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from fairflows.bounds.arguments import checked_delta, delta_of_look
 from fairflows.bounds.derived import rounded_up
-from fairflows.certificate.certificate import (
-    Certificate,
-    FoldCounts,
-    Plain,
+from fairflows.certificate.certificate import Certificate, status_of
+from fairflows.certificate.checked import Checked, Result
+from fairflows.certificate.file_checks import check_file
+from fairflows.certificate.file_list import FileList, file_sha256, list_beside
+from fairflows.certificate.statements import (
+    CellCounts,
     Statement,
     blocks_statement,
     differing,
-    from_counts,
-    status_of,
+    held_out_statement,
     table_statement,
 )
-from fairflows.exceptions import DataError
-from fairflows.table.folders import new_file
-from fairflows.table.json_text import parse_json, read_as, read_text
-from fairflows.table.reading import OWN_FORMAT, kind_of, open_table, read_frame
-
-Verdict = Literal["ok", "FAILED", "UNKNOWN", "note"]
 
 _TOLERANCE = 1e-9
 _TOLERANCE_OF_DRAWS = 0.01  # relative: quantiles are found by draws, whose numbers differ between versions and machines
-_LIST_FORMAT = 3
-
-
-@dataclass(frozen=True)
-class Result:
-    """Result of one check."""
-
-    what: str  # the subject of the check
-    verdict: Verdict  # UNKNOWN: a check that was asked for could not be made; note: no receiver can check it
-    text: str  # the finding, in a sentence
-
-
-@dataclass(frozen=True)
-class Checked:
-    """Results of `check`; true if every check passed."""
-
-    certificate: Certificate  # it counts as checked where every check passed
-    results: tuple[Result, ...]  # one for each check
-
-    def __bool__(self) -> bool:
-        return all(result.verdict in ("ok", "note") for result in self.results)
-
-    @property
-    def conclusion(self) -> str:
-        """All of it in one sentence."""
-        failed = sum(result.verdict == "FAILED" for result in self.results)
-        if failed:
-            return f"Do not rely on this certificate: {failed} {'checks' if failed > 1 else 'check'} failed."
-        has_counts = any(statement.counts for statement in self.certificate.statements)
-        shown = "the bounds follow from the counts" if has_counts else "nothing is certified of the true distribution"
-        if not self:
-            return f"{shown.capitalize()}; that this file belongs to the certificate is only claimed."
-        status = "" if self.certificate.is_good else f" It is not a promise: its status is {self.certificate.status}."
-        if any(result.what == "file" for result in self.results):
-            return f"All checks passed: {shown}, and the file is one that the producer names.{status}"
-        return f"All checks passed: {shown}. No file was compared.{status}"
-
-    def to_dict(self) -> dict[str, Plain]:
-        """Return plain values, as JSON holds them."""
-        return {"passed": bool(self), "conclusion": self.conclusion, "results": [vars(r) for r in self.results]}
-
-    def __repr__(self) -> str:
-        width = max(len(result.what) for result in self.results)
-        lines = [f"{result.verdict:<8} {result.what:<{width}}  {result.text}" for result in self.results]
-        return "\n".join([*lines, "", self.conclusion])
 
 
 def check(
@@ -93,18 +39,18 @@ def check(
 ) -> Checked:
     """Check a certificate and a released file without the model, the key and the original rows.
 
-    Every bound on the true distribution is computed again from the counts that its statement prints. The file's
-    SHA-256 is compared with those that the certificate names, and with the producer's list beside it
-    (``certificate.files.json``); its columns are compared with those of a released row. Where the file holds the cells
-    of exactly the persons that were counted, its own histogram is compared with the counts. That persons were counted
-    in their true groups cannot be checked.
+    Every bound on the true distribution is computed again from the counts that its statement prints. The file is
+    compared with those that the certificate names, and with the producer's list beside it
+    (``certificate.files.json``): it is one of them byte for byte, or has the same contents in another form, or is
+    another table. Where the file holds the cells of exactly the persons that were counted, its own histogram is
+    compared with the counts. That persons were counted in their true groups cannot be checked.
 
     Parameters
     ----------
     certificate : path
         ``certificate.json``, or a folder that holds it.
     file : path, default=None
-        A released file; by default the shared table in that folder.
+        A released file; by default the file in that folder that the certificate names.
     max_known_half, max_population : float, default=None
         Limits, for a gate in a pipeline: on the 95 % point of the table's Δ when half of its groups are known, and on
         the bound on persons to come. A certificate that states more, or nothing about it, fails.
@@ -134,25 +80,30 @@ def check(
     All checks passed: the bounds follow from the counts. No file was compared.
     """
     path = Path(certificate)
-    if path.is_dir():
-        file = next(iter(path.glob("shared.*")), None) if file is None else file
-        path /= "certificate.json"
+    in_folder = path.is_dir()
+    path = path / "certificate.json" if in_folder else path
     document = Certificate.read(path)
     results = list(_check_statements(document))
+    if in_folder and file is None and document.released_files:
+        named = path.parent / Path(next(iter(document.released_files))).name
+        if named.is_file():
+            file = named
+        else:
+            text = f"The folder holds no {named.name!r}, which the certificate names: state the file to be checked."
+            results.append(Result("file", "UNKNOWN", text))
     listed = FileList.read(list_beside(path)) if list_beside(path).is_file() else None
     if listed is not None and listed.certificate != file_sha256(path):
         wrong = "The producer's list of files is about another certificate, or this one was changed since."
         results.append(Result("list", "FAILED", wrong))
         listed = None
+    if document.about.is_over:
+        results.append(
+            Result("validity", "FAILED", f"Its issuer states that it was valid until {document.about.valid_until}.")
+        )
     results.append(Result("author", "note", "Nothing here shows who wrote it: get it from the producer directly."))
     if file is not None:
-        path, sha256 = Path(file), file_sha256(Path(file))
-        names = [name for name, known in document.released_files.items() if known == sha256]
-        results.append(_check_file(path, sha256, names, document, listed))
-        is_later = results[-1].verdict == "ok" and not names  # and so has other rows, whatever its name is
-        results.append(_check_columns(path, document))
-        if not any(result.what == "counts" and result.verdict == "FAILED" for result in results):
-            results.append(_check_histogram([] if is_later else [path.name, *names], path, document))
+        has_counts = all(result.what != "counts" or result.verdict != "FAILED" for result in results)
+        results += check_file(Path(file), document, listed, has_counts=has_counts)
     for name, found, most in (
         ("half known", document.known_half, max_known_half),
         ("persons to come", document.cell_upper, max_population),
@@ -188,11 +139,12 @@ def _check_statements(c: Certificate) -> Iterator[Result]:
             return
     for statement in c.statements:
         if statement.about == "table":
-            yield from _compared(statement, table_statement(statement.counts[0], statement.persons))
+            yield from _compared(statement, table_statement(_counts_of(statement), statement.persons))
         elif statement.by == "blocks":
-            yield from _compared(statement, blocks_statement(statement.blocks), _TOLERANCE_OF_DRAWS)
+            yield from _compared(statement, blocks_statement(statement.blocks, statement.delta), _TOLERANCE_OF_DRAWS)
         elif statement.about == "population":
-            yield from _compared(statement, from_counts(statement.law, statement.given, statement.counts))
+            counts = _counts_of(statement)
+            yield from _compared(statement, held_out_statement(statement.law, statement.given, counts, statement.delta))
     yield _check_status(c)
 
 
@@ -222,36 +174,30 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
     if given:
         if {group: sum(each.n[group] for each in given) for group in c.n} != c.n:
             yield "The counts given each label do not sum up to the number of persons of each group."
-        yield from _faults_of_labels(every, given)
+        yield from _faults_of_labels(_counts_of(every), [_counts_of(each) for each in given])
 
 
 def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:
-    if "latent" in c.released and s.about in ("table", "population"):
+    if c.released == "latent" and s.about in ("table", "population"):
         yield "It counts cells, which say nothing about a latent"
-    if "label" in c.released and s.by == "blocks":
-        yield "The law of cells says nothing about the true label, which is released, too"
+    if c.labels and s.by == "blocks":
+        yield "The law of cells says nothing about true labels, which are released, too"
+    if (s.counts is None) != (s.by not in ("counted", "held-out")):
+        yield "It states a distance that is counted, and no counts that show it, or counts of something else"
     if s.about == "table":
         yield from _faults_of_table(s, c)
     elif s.by == "blocks":
         yield from _faults_of_blocks(s, c)
-    elif s.about == "population" and not s.counts:
-        yield "It states a bound on the true distribution, and no counts that show it"
-    shares = [fold.share for fold in s.counts or s.blocks]
-    if any(abs(share - 1 / len(shares)) > _TOLERANCE for share in shares):
-        yield "The folds must have equal shares, which sum to 1"
-    cells = [cell for fold in s.counts for cell in fold.cells]
-    if len(cells) != len(set(cells)):
-        yield "A cell is counted in two folds"
-    for fold in s.counts:
-        yield from _faults_of_fold(fold, list(c.n), c.n_cells or 0)
-        if not 0 <= fold.delta < 1 or (fold.delta > 0) != (s.by == "held-out"):
-            yield "delta must be a probability, and 0 where nothing is left to chance"
+    if s.counts is not None:
+        yield from _faults_of_counts_of(s.counts, list(c.n), c.n_cells or 0)
+    if not 0 <= s.delta < 1 or (
+        (s.delta > 0) != (s.by in ("held-out", "blocks")) and s.about in ("table", "population")
+    ):
+        yield "delta must be a probability, and 0 where nothing is left to chance"
 
 
 def _faults_of_table(s: Statement, c: Certificate) -> Iterator[str]:
-    if len(s.counts) != 1:
-        yield "The rows of a table are counted once"
-    elif s.n != c.n and all(other.by != "held-out" for other in c.statements):  # else these are the persons of `n`
+    if s.n != c.n and all(other.by != "held-out" for other in c.statements):  # else these are the persons of `n`
         yield "The counts do not sum up to the number of rows of each group"
     elif s.persons and list(s.persons) != list(c.n):
         yield "The persons are not of the groups that it names"
@@ -261,55 +207,45 @@ def _faults_of_table(s: Statement, c: Certificate) -> Iterator[str]:
 
 def _faults_of_blocks(s: Statement, c: Certificate) -> Iterator[str]:
     """Yield the faults of blocks, alone and beside the counts of the table."""
-    table = c.find("table")
-    if not s.blocks:
-        yield "It states a bound on persons to come, and no blocks that show it"
-    elif any(list(fold.blocks) != list(c.n) for fold in s.blocks) or len(c.n) < 2:
+    if list(s.blocks) != list(c.n) or len(c.n) < 2:
         yield "The blocks are not of the groups that it names"
-    elif any(len({len(b) for b in fold.blocks.values()}) != 1 for fold in s.blocks):
+    elif len({len(b) for b in s.blocks.values()}) != 1:
         yield "There must be one number of blocks of each group for each cell"
-    elif any(min(b, default=0) < 1 for fold in s.blocks for b in fold.blocks.values()):
+    elif any(min(b, default=0) < 1 for b in s.blocks.values()):
         yield "A number of blocks is below 1"
-    elif any(not 0 < fold.delta < 1 for fold in s.blocks):
-        yield "delta must be a probability"
-    elif table is None or sum(len(fold.blocks[next(iter(c.n))]) for fold in s.blocks) != c.n_cells:
+    elif c.find("table") is None or len(s.blocks[next(iter(c.n))]) != c.n_cells:
         yield "The blocks are not of the cells that were counted"
-    elif len(table.counts) == 1 and list(table.counts[0].counts) == list(c.n):
-        for group in c.n:
-            inside = [b - 1 for fold in s.blocks for b in fold.blocks[group]]
-            n_cut = sum(inside) + sum(len(fold.blocks[group]) - 1 for fold in s.blocks)
-            counts = zip(table.counts[0].cells, table.counts[0].counts[group], strict=False)
-            if n_cut != s.persons.get(group) or n_cut > c.n[group]:
+    else:
+        for group, n in c.n.items():
+            n_cut = sum(s.blocks[group]) - 1
+            if n_cut != s.persons.get(group) or n_cut > n:
                 yield f"The blocks of {group!r} are not those of the persons that it names"
-            elif any(cell < len(inside) and count < inside[cell] for cell, count in counts):
-                yield f"A cell has fewer rows of {group!r} than its blocks say"
 
 
-def _faults_of_fold(fold: FoldCounts, groups: list[str], n_cells: int) -> Iterator[str]:
-    parts = fold.n, fold.counts, fold.merged
+def _faults_of_counts_of(counts: CellCounts, groups: list[str], n_cells: int) -> Iterator[str]:
+    parts = counts.n, counts.counts, counts.merged
+    of_cells = counts.counts.values()
     if any(list(part) != groups for part in parts) or len(groups) < 2:
         yield "The counts are not of the groups that it names"
-    elif list(fold.cells) != sorted(set(fold.cells)) or any(len(c) != len(fold.cells) for c in fold.counts.values()):
+    elif list(counts.cells) != sorted(set(counts.cells)) or any(len(c) != len(counts.cells) for c in of_cells):
         yield "There must be one count of each group for each cell"
-    elif max(fold.cells, default=-1) >= n_cells:
+    elif max(counts.cells, default=-1) >= n_cells:
         yield f"Cells must be in 0 … {n_cells - 1}"
-    elif min([*fold.cells, *fold.merged.values(), *(min(c, default=0) for c in fold.counts.values())]) < 0:
+    elif min([*counts.cells, *counts.merged.values(), *(min(c, default=0) for c in of_cells)]) < 0:
         yield "A count is negative"
-    elif any(sum(fold.counts[group]) + fold.merged[group] != fold.n[group] for group in groups):
+    elif any(sum(counts.counts[group]) + counts.merged[group] != counts.n[group] for group in groups):
         yield "The counts do not sum up to the number of persons of each group"
 
 
-def _faults_of_labels(every: Statement, given: list[Statement]) -> Iterator[str]:
+def _faults_of_labels(every: CellCounts, given: list[CellCounts]) -> Iterator[str]:
     """Yield the groups that have more persons in a cell given the labels than in all."""
-    for number, fold in enumerate(every.counts):
-        parts = [each.counts[number] for each in given if number < len(each.counts)]
-        for group in fold.n:
-            inside: Counter[int] = Counter()
-            for part in parts:
-                inside.update(dict(zip(part.cells, part.counts[group], strict=True)))
-            counts = zip(fold.cells, fold.counts[group], strict=True)
-            if any(inside[cell] > count for cell, count in counts):
-                yield f"A cell has more persons of {group!r} given the labels than it has in all."
+    for group in every.n:
+        inside: Counter[int] = Counter()
+        for part in given:
+            inside.update(dict(zip(part.cells, part.counts[group], strict=True)))
+        counts = zip(every.cells, every.counts[group], strict=True)
+        if any(inside[cell] > count for cell, count in counts):
+            yield f"A cell has more persons of {group!r} given the labels than it has in all."
 
 
 def _check_spending(c: Certificate) -> Result:
@@ -357,12 +293,12 @@ def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
     if any(s.about in ("model", "attack", "new persons") for s in c.statements):
         text = "The model-based bound, the attack and tests do not follow from counts: they are taken on trust."
         yield Result("not checked", "note", text)
-    counted = [s for s in c.statements if s.counts]
+    counted = [s for s in c.statements if s.counts is not None]
     shown = "That persons were counted in their true groups, that the model had not seen them, and that no earlier "
     shown += "certificate from them is kept back"
     if c.find("table") is not None:
         shown = "That the counts are true, and that the rows were drawn from their cells alone"
-    elif counted and all(len(s.counts) == 1 for s in counted):
+    elif counted:
         text = "It is about new persons. Rows that the model was fitted to are not covered, even in the same file."
         yield Result("covered", "note", text)
     if counted:
@@ -370,128 +306,12 @@ def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
         yield Result("not checked", "note", text)
 
 
+def _counts_of(s: Statement) -> CellCounts:
+    """Return the counts of a statement that has some, as was checked before."""
+    assert s.counts is not None
+    return s.counts
+
+
 def _said(s: Statement) -> str:
     about = f"a random {s.law}" if s.about == "population" else f"{s.about}, a random {s.law}"
     return about if s.given is None else f"{about} given label {s.given}"
-
-
-# Files --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FileList:
-    """Files that were released under a certificate after it was made."""
-
-    format: int  # the version of the JSON
-    certificate: str  # SHA-256 of the certificate's file
-    files: dict[str, str] = field(default_factory=dict)  # SHA-256 of each file, by the file's name
-
-    @classmethod
-    def read(cls, path: Path) -> FileList:
-        """Read the list in a file."""
-        try:
-            found: FileList = read_as(parse_json(read_text(path)), cls)
-        except ValueError as error:
-            raise DataError(f"{path}: not a list of released files: {error}") from None
-        if found.format != _LIST_FORMAT:
-            raise DataError(f"{path}: written by another release of fairflows (format {found.format}).")
-        return found
-
-
-def list_files(certificate: str | Path, files: Sequence[str | Path]) -> FileList:
-    """Add files to the producer's list beside a certificate, and return the list.
-
-    The files were encoded by the certified model after the certificate was made. One of the same name as an earlier
-    file takes its place. A list that is about another certificate is refused.
-    """
-    path = Path(certificate)
-    Certificate.read(path)  # which refuses anything else
-    target = list_beside(path)
-    listed = FileList(_LIST_FORMAT, file_sha256(path))
-    if target.is_file():
-        known = FileList.read(target)
-        if known.certificate != listed.certificate:
-            raise DataError(f"{target}: is about another certificate, or this one was changed since; remove it first.")
-        listed = known
-    listed = replace(listed, files={**listed.files, **{Path(file).name: file_sha256(Path(file)) for file in files}})
-    with new_file(target) as side:
-        side.write_text(json.dumps(vars(listed), indent=2, ensure_ascii=False), encoding="utf-8")
-    return listed
-
-
-def list_beside(certificate: Path) -> Path:
-    """Return where the list for a certificate is: ``certificate.files.json`` beside ``certificate.json``."""
-    return certificate.with_suffix(".files.json")
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file.") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
-
-
-def difference_from_counts(path: Path, headline: Statement) -> str:
-    """Say how a file's rows differ from a statement's counts of all groups together; empty where they do not.
-
-    A file of cells is compared cell by cell, any other file by its number of rows.
-    """
-    frame = read_frame(path, text_format=OWN_FORMAT if kind_of(path) == "csv" else None)
-    n_counted = sum(headline.n.values())
-    if len(frame) != n_counted:
-        return f"It has {len(frame):,} rows; {n_counted:,} were counted."
-    if list(frame) != ["cell"]:
-        return "" if headline.about == "table" else "It has no column 'cell', but cells were counted."
-    counted: Counter[int] = Counter()
-    for fold in headline.counts:
-        for counts in fold.counts.values():
-            counted.update(dict(zip(fold.cells, counts, strict=True)))
-    found = frame["cell"].value_counts().to_dict()
-    different = [cell for cell in sorted(counted) if found.get(cell, 0) != counted[cell]]
-    if different:
-        cell = different[0]
-        numbers = f"cell {cell} has {found.get(cell, 0):,} and not {counted[cell]:,}"
-        return f"{len(different)} cells have other numbers of rows than were counted: {numbers}."
-    return ""
-
-
-def _check_file(path: Path, sha256: str, names: list[str], c: Certificate, listed: FileList | None) -> Result:
-    """Check whether the producer named the file; `names` are those that the certificate has for its contents."""
-    others = {} if listed is None else listed.files
-    if names:
-        return Result("file", "ok", f"It is {names[0]!r}, byte for byte, which the certificate names.")
-    if sha256 in others.values():
-        return Result("file", "ok", "It is in the producer's list, byte for byte.")
-    if path.name in c.released_files or path.name in others:
-        return Result("file", "FAILED", f"It is not the {path.name!r} that was released: it was changed or replaced.")
-    return Result("file", "UNKNOWN", "No list names it. That it comes from the same model is only claimed.")
-
-
-def _check_columns(path: Path, c: Certificate) -> Result:
-    """Check that a file has the columns of a released row, and not the sensitive one."""
-    found = open_table(path, OWN_FORMAT if kind_of(path) == "csv" else None).columns
-    sensitive = [name for name in found if name == c.sensitive or name in c.sensitive.split(" and ")]
-    if sensitive and not set(sensitive) <= set(c.columns):
-        return Result(
-            "columns", "FAILED", f"It holds the sensitive column {sensitive[0]!r}: it is not a released file."
-        )
-    missing, others = ([name for name in a if name not in b] for a, b in ((c.columns, found), (found, c.columns)))
-    if others:
-        return Result("columns", "FAILED", f"It holds the column {others[0]!r}, which no released row has.")
-    if missing:
-        return Result("columns", "FAILED", f"It lacks the column {missing[0]!r}, which every released row has.")
-    return Result("columns", "ok", "It has the columns of a released row, and no others.")
-
-
-def _check_histogram(names: list[str], path: Path, c: Certificate) -> Result:
-    """Check whether a file of these names has as many rows in each cell as were counted, where it should."""
-    if c.headline is None or not c.counted_file or c.counted_file not in names:
-        text = "Not compared with the counts: its rows are not exactly those that were counted."
-        return Result("histogram", "note", text)
-    difference = difference_from_counts(path, c.headline)
-    text = difference or "Its rows are as many as were counted, in each cell where it gives them."
-    return Result("histogram", "FAILED" if difference else "ok", text)

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairflows.bounds.arguments import delta_of_look
-from fairflows.certificate.certificate import Certificate, Statement, differing, status_of
-from fairflows.certificate.certify import Case, kept_counts, request_of
+from fairflows.certificate.certificate import Certificate, status_of
+from fairflows.certificate.certify import Case, request_of
 from fairflows.certificate.looks import open_looks
-from fairflows.encoder.base import Encoder, fitted_encoder
+from fairflows.certificate.model_hash import model_hash
+from fairflows.certificate.statements import Statement, differing
+from fairflows.encoder.base import Model, fitted_model
 from fairflows.exceptions import DataError
-from fairflows.release.release import Release
-from fairflows.storage import model_hash
+from fairflows.table.ledger import RowsSeen
 from fairflows.table.table import Table
 
 _TOLERANCE = 1e-6  # of sums over many draws, between machines
@@ -50,7 +51,7 @@ class Verification:
         return "\n".join(["The certificate does not hold:", *(f"  - {d.text}" for d in self.differences)])
 
 
-def verify(certificate: Certificate, model: Encoder, rows: Table) -> Verification:
+def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
     """Compute a certificate again and list the differences: model, rows, reused rows, statements.
 
     The attack is not run again; the seal shows that its result was not changed. Nor are the rows of a release put into
@@ -82,7 +83,7 @@ def verify(certificate: Certificate, model: Encoder, rows: Table) -> Verificatio
     >>> bool(verify(replace(certificate, target=0.2), release, test))
     False
     """
-    model = fitted_encoder(model)
+    model = fitted_model(model)
     key, name = model.key_, model_hash(model, model.key_)
     same_model = name == certificate.model
     same_rows = rows.fingerprint(key) == certificate.rows
@@ -104,17 +105,18 @@ def verify(certificate: Certificate, model: Encoder, rows: Table) -> Verificatio
         found.append(Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows."))
     if same_model and same_rows:
         found += _differences(certificate, model, name, rows)
-    recounted = not (same_model and same_rows) or kept_counts(model, rows) is None
+    table = model.released_table if same_model and same_rows and model.is_of(rows) else None
+    recounted = table is None or table.counted_again(rows, model.groups_, key) is not None
     return Verification(tuple(found), recounted=recounted)
 
 
-def _differences(c: Certificate, model: Encoder, name: str, rows: Table) -> Iterator[Difference]:
+def _differences(c: Certificate, model: Model, name: str, rows: Table) -> Iterator[Difference]:
     try:
         case = Case(
             model,
             rows,
             name,
-            released=c.released,
+            with_labels=bool(c.labels),
             delta=c.delta,
             target=c.target,
             n_draws=c.n_draws,
@@ -131,11 +133,14 @@ def _differences(c: Certificate, model: Encoder, name: str, rows: Table) -> Iter
     except DataError as error:
         yield Difference("rows", f"It cannot be computed again from these rows: {error}")
         return
-    counts = model.counts_again(rows) if isinstance(model, Release) and case.trees is not None else None
+    counts = None if case.table is None else case.table.counted_again(rows, model.groups_, model.key_)
     if case.trees is None:
         yield from _differences_in_looks(c, case)
-    elif counts is not None and not np.array_equal(counts, case.trees.counts):
+    if case.table is not None and counts is not None and not np.array_equal(counts, case.table.counts):
         yield Difference("table row", "The cells of the table, counted again, are not those that were released.")
+    if case.table is not None and model.bound_follows_from(rows) is False:
+        text = "The thresholds, blocks or counts behind the bound on persons to come are not those of the table."
+        yield Difference("population row", text)
     trusted = [  # an attack is not run again: its numbers are taken as they are
         Statement(about=s.about, by=s.by, group=s.group, distance=s.distance, delta=s.delta, source=s.source)
         for s in c.statements
@@ -143,7 +148,7 @@ def _differences(c: Certificate, model: Encoder, name: str, rows: Table) -> Iter
     ]
     statements = (*again.statements, *trusted)
     again = replace(again, statements=statements, status=status_of(statements, c.target))
-    for what in ("status", "n", "n_cells"):
+    for what in ("status", "released", "labels", "sensitive", "unit", "n", "n_cells"):
         if getattr(c, what) != getattr(again, what):
             yield Difference(what, f"{what} is {getattr(again, what)}; the certificate says {getattr(c, what)}.")
     stated, computed = ({s.name: s for s in part.statements if s.about != "new persons"} for part in (c, again))
@@ -169,7 +174,8 @@ def _differences_in_looks(c: Certificate, case: Case) -> Iterator[Difference]:
     if not case.rows.persons.named:
         return
     with open_looks() as looks:
-        look, others = looks.find(looks.rows(case.rows.X, case.rows.persons), case.name, request_of(looks, case))
+        rows = RowsSeen.of(case.rows.X, case.rows.persons, looks.key)
+        look, others = looks.find(rows, case.name, request_of(looks, case))
     if not look.date and any(other.number == c.look for other in others):
         yield Difference("look", f"Another certificate is look {c.look} of these persons in the user's record.")
     elif look.date and look.number != c.look:

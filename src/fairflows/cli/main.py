@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fairflows.bounds.planning import CellPlan
     from fairflows.encoder.base import Encoder
     from fairflows.paper.experiments import Outcome
-    from fairflows.workflow import Kind, Run, Shared
+    from fairflows.result import Kind, Run, Shared
 
 app = typer.Typer(
     help="Share a table without giving away a sensitive attribute.",
@@ -87,15 +87,15 @@ def share(
         typer.Option(help="What the exit code is about: this table, or also persons to come."),
     ] = "table",
     method: Annotated[
-        Literal["tree", "cells", "cells-without-attribute", "flow", "matching"],
+        Literal["tree", "cells", "cells-without-attribute"],
         typer.Option(
-            help="Cells for many purposes; the best cells for one label, with or without the attribute in later "
-            "files; or the paper's encoders."
+            help="Cells for many purposes; or the best cells for one label, with or without the attribute in later "
+            "files."
         ),
     ] = "tree",
     output: Annotated[
-        Literal["row", "cell", "latent"],
-        typer.Option(help="Whole rows; cell numbers; or the latent of flow or matching, which only its model bounds."),
+        Literal["row", "cell"],
+        typer.Option(help="Whole rows, or cell numbers."),
     ] = "row",
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
@@ -104,6 +104,10 @@ def share(
     score: Annotated[
         bool | None,
         typer.Option("--score/--no-score", help="A column with the expected label; by default with one row each."),
+    ] = None,
+    about: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with issuer, contact, purpose, recipient, valid_until and [population]."),
     ] = None,
     random_state: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
@@ -121,19 +125,22 @@ def share(
     identifier), `certificate.json`, `report-public.html` for the receiver, `report.html`, `report.json` and the private
     model.
 
-    Exit code 0: this table is within the target (with `--require population`, persons to come too), or a latent is by
-    its model. 1: it is not. 2: bad input. 70: a bug in fairflows. 130: interrupted.
+    Exit code 0: this table is within the target (with `--require population`, persons to come too). 1: it is not. 2:
+    bad input. 70: a bug in fairflows. 130: interrupted.
 
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
+    from fairflows.certificate.about import About
+    from fairflows.result import check_place
+    from fairflows.sharing import share as make
+    from fairflows.table.folders import locked
     from fairflows.table.prospects import find_problems
     from fairflows.table.reading import kind_of
-    from fairflows.workflow import check_place
-    from fairflows.workflow import share as make
 
     check_place(out, file, replace=replace)
+    stated = None if about is None else About.read(about)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
-    with stages():
+    with locked(out, wait=False), stages():
         say(f"reading {file}")
         table = reading.table(reading.frame(file), file.name)
         if reading.identifier is None:
@@ -151,6 +158,7 @@ def share(
             rules=reading.rules or (),
             derive=derive,
             score=score,
+            about=stated,
             random_state=random_state,
             quick=quick,
         )
@@ -166,13 +174,14 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.
 
     Writes `shared.csv`, `certificate.json`, both reports and the private model.
     """
+    from fairflows.result import check_place
+    from fairflows.sharing import share as make
     from fairflows.table.examples import load_adult
-    from fairflows.workflow import check_place
-    from fairflows.workflow import share as make
+    from fairflows.table.folders import locked
 
     check_place(out, replace=True)
     table = load_adult()
-    with stages():
+    with locked(out, wait=False), stages():
         shared = make(table)
         shared.save(out, replace=True)
     _print_frame(table.X.head(3), title="The table")
@@ -181,8 +190,8 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.
 
 
 def _print_shared(shared: Shared, out: Path, kind: Kind) -> None:
-    from fairflows.report.words import which_file_goes_where
-    from fairflows.workflow import SHARED
+    from fairflows.report.table_words import which_file_goes_where
+    from fairflows.result import SHARED
 
     typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
 
@@ -223,7 +232,9 @@ def _at_best(plans: list[CellPlan], default: float | None) -> str:
     for plan in plans:
         to_come = f"persons to come Δ ≤ {plan.population:.3f}" if plan.population else "nothing about persons to come"
         table = f"this table, half of the groups known: Δ ≤ {plan.known_half:.3f}"
-        lines.append(f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.in_all:,} cells; {table}; {to_come}")
+        lines.append(
+            f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.n_cells:,} cells or more; {table}; {to_come}"
+        )
     return "\n".join([*lines, "A guess between two groups is right (1 + Δ)/2 of the time."])
 
 
@@ -250,14 +261,14 @@ def encode(
     """
     model, run = _open_result(folder)
     if engine == "ray":
-        from fairflows.stream import encode_folder
+        from fairflows.stream.engines import encode_folder
 
         if reading != FileFormat():
             raise DataError("engine must be 'local' to read CSV files: Ray reads folders of Parquet files.")
         n_rows = encode_folder(model, source, out, keep=keep or (), **run.roles)
     else:
-        from fairflows.certificate.check import list_files
-        from fairflows.stream import encode_file
+        from fairflows.certificate.file_list import list_files
+        from fairflows.stream.files import encode_file
 
         if Path(out).resolve().parent == folder.resolve():
             raise DataError(f"{out}: the folder holds the result of `fairflows share`; write to another one.")
@@ -348,13 +359,11 @@ def verify(
     """
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.verify import verify as compare
-    from fairflows.workflow import certified_part
+    from fairflows.result import certified_part
 
     model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
-    found = compare(
-        document, model, certified_part(run.table_of(rows, model, reading.text_format), run, document, model)
-    )
+    found = compare(document, model, certified_part(run.table_of(rows, model, reading.text_format), run, document))
     typer.echo(repr(found))
     raise typer.Exit(0 if found else 1)
 
@@ -385,8 +394,8 @@ def audit(
 
 def _open_result(folder: Path) -> tuple[Encoder, Run]:
     """Load the model in a folder that `share` wrote, and how its table was read."""
+    from fairflows.result import read_run
     from fairflows.storage import load
-    from fairflows.workflow import read_run
 
     run = read_run(folder)
     return load(folder / "model"), run

@@ -115,8 +115,8 @@ class Reading(FileFormat):
     def frame(self, path: Path) -> pd.DataFrame:
         """Read all columns of a file, or those rows of it that `sample` asks for."""
         from fairflows.exceptions import DataError
-        from fairflows.stream import sampled_persons
         from fairflows.table.reading import read_frame
+        from fairflows.table.sample import sampled_persons
 
         if self.sample is not None:
             if self.identifier is None:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,26 +15,26 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fairflows.codec import OutsideValues
+from fairflows.encoder.label import LabelsLike
 from fairflows.encoder.rows import (
     FloatArray,
-    LabelsLike,
     Rows,
     RowsLike,
     TrainingRows,
     find_attribute,
     find_features,
     find_persons,
-    fitted_ranges,
     group_places,
-    note_beyond,
     read_training_rows,
     whole_frame,
 )
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import Dtype, Schema
+from fairflows.table.domain import Domain
 from fairflows.table.frames import Frame, as_kind_of, has_names, materialised
-from fairflows.table.persons import Key, Ledger, Persons, check_most_rows, new_key
+from fairflows.table.keys import Key, new_key
+from fairflows.table.ledger import Ledger, RowsSeen
+from fairflows.table.persons import Persons, check_most_rows
 from fairflows.table.table import Role, Table
 
 IntArray = npt.NDArray[np.int64]
@@ -57,9 +57,9 @@ class Traits:
     randomised: bool = False  # encoding uses coins or noise, which belong to a person
     draws_rows: bool = False  # the output is a row drawn from the cell, anew at every call
     strength: str = "gamma"  # the setting that a frontier varies
-    cells: tuple[int, ...] = ()  # the number of cells of each model that persons are dealt out to; empty for no cells
-    cut_apart: bool = False  # scores and thresholds can be learnt from different persons (`FairTree.cut`)
-    inside: Encoder | None = None  # the encoder whose output a release is made of, where it is a single one
+    n_cells: int | None = None  # the number of cells; None where the output is no cell
+    separate_thresholds: bool = False  # thresholds are set at persons who chose no node (`FairTree.learn_apart`)
+    cut_twice: bool = False  # the law of blocks covers persons to come
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,66 @@ class LatentLaw:
         return None
 
 
+class Model(Protocol):
+    """A fitted encoder or release: the view of certificates, attacks, files and reports."""
+
+    sensitive: Any
+    identifier: Any
+    groups_: Any
+    classes_: Any
+    key_: Any
+    ledger_: Ledger
+    most_rows_: int | None
+    n_cells_: Any
+    schema_: Any
+    output_: EncodedColumns
+
+    @property
+    def traits(self) -> Traits:
+        """The abilities."""
+
+    @property
+    def inner_encoder(self) -> Encoder:
+        """The encoder that turns features into z or a cell, inside any release."""
+
+    @property
+    def released_table(self) -> Any:
+        """The `ReleasedTable` that a release was fitted to, or None."""
+
+    def is_of(self, table: Table) -> bool:
+        """Whether a table is the one that a release was fitted to."""
+
+    def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
+        """Return the rows of a table as the encoder sees them, checked."""
+
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """Encode rows that `read` returned."""
+
+    def cells(self, rows: Rows) -> Cells:
+        """Return the cell of each row."""
+
+    def draw(self, cells: Cells) -> pd.DataFrame:
+        """Return what is released of these cells."""
+
+    def predict_rows(self, rows: Rows) -> np.ndarray:
+        """Predict the label of rows that `read` returned."""
+
+    def latent_law(self) -> LatentLaw | None:
+        """Return the groups' laws of encoded rows; None without densities."""
+
+    def bound_follows_from(self, table: Table) -> bool | None:
+        """Whether what bounds persons to come follows again from a release's own table; None if nobody can tell."""
+
+    def already_used(self, table: Table) -> int:
+        """Count the persons of a table that certify nothing."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings."""
+
+    def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
+        """Return the names of the encoded columns."""
+
+
 class Encoder(TransformerMixin, BaseEstimator, ABC):
     """Base of all encoders: scikit-learn transformers that are fitted to a table and a sensitive attribute.
 
@@ -149,8 +209,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         How many columns of X are encoded.
     schema_ : Schema
         The content of these columns, by which later files are read; empty after a fit to an array.
-    ranges_ : dict
-        Smallest value, largest value and number of values of each column of numbers or times.
+    domain_ : Domain
+        The values of these columns.
     output_ : EncodedColumns
         The columns of encoded rows.
     n_cells_ : int or None
@@ -167,7 +227,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     ledger_: Ledger
     most_rows_: int | None
     schema_: Schema
-    ranges_: dict[Hashable, tuple[float, float, int]]
+    domain_: Domain
     output_: EncodedColumns
     n_cells_: int | None = None
 
@@ -180,7 +240,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     @property
     def traits(self) -> Traits:
         """The abilities of the encoder."""
-        return Traits(cells=() if self.n_cells_ is None else (self.n_cells_,))
+        return Traits(n_cells=self.n_cells_)
 
     @abstractmethod
     def learn(self, rows: TrainingRows) -> None:
@@ -268,9 +328,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         named = isinstance(X, Table | pd.DataFrame) or has_names(X)
         if not named or features.columns.tolist() != list(getattr(self, "feature_names_in_", ())):
             validate_data(self, features if named else features.to_numpy(), skip_check_array=True, reset=False)
-        rows = Rows(self.schema_.apply(features), group, persons, OutsideValues(len(frame)))
-        note_beyond(self.ranges_, rows)
-        return rows
+        features = self.schema_.apply(features)
+        return Rows(features, *self.domain_.read(features), group, persons)
 
     def transform(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Frame:
         """Encode rows; the result is the kind of table that X is."""
@@ -280,7 +339,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
             check_most_rows(rows.persons.rows_each(), self.most_rows_ or 1, MORE_ROWS)
         encoded = self.encode(rows)
         rows.outside.warn()
-        return handed_over(X, encoded)
+        return as_input_type(X, encoded)
 
     def fit_transform(
         self, X: RowsLike, y: LabelsLike | None = None, *, sensitive_features: Role | None = None
@@ -293,6 +352,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row, which a certificate counts."""
         raise DataError(f"{type(self).__name__} does not give cells.")
+
+    def draw(self, cells: Cells) -> pd.DataFrame:
+        """Return the numbers of these cells."""
+        return pd.DataFrame({"cell": cells})
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
         """Predict the label from each encoded row, a class or a number."""
@@ -309,9 +372,24 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """Return the groups' laws of encoded rows if the encoder's densities are the truth; None without densities."""
         return None
 
+    released_table = None
+
+    @property
+    def inner_encoder(self) -> Encoder:
+        """The encoder itself."""
+        return self
+
+    def is_of(self, table: Table) -> bool:
+        """Whether a table is one that was released: that of an encoder never is."""
+        return False
+
+    def bound_follows_from(self, table: Table) -> bool | None:
+        """Return None: only a release has a table."""
+        return None
+
     def already_used(self, table: Table) -> int:
         """Count the persons of a table (or rows, at least) that the encoder was fitted to, or chosen by."""
-        return self.ledger_.already_used(self.ledger_.read(table.X, table.persons))
+        return self.ledger_.already_used(RowsSeen.of(table.X, table.persons, self.ledger_.key))
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the names of the encoded columns."""
@@ -328,47 +406,46 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
 
 def begin_fit(encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None) -> TrainingRows:
     """Forget an earlier fit, read the rows, and set the attributes that every fit has."""
-    forget(encoder)
+    reset_fitted(encoder)
     rows = read_training_rows(encoder, X, y, sensitive_features)
     encoder.groups_, encoder.key_ = rows.groups, rows.key
-    encoder.schema_ = rows.schema
+    encoder.schema_, encoder.domain_ = rows.schema, rows.domain
     encoder.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
     encoder.classes_ = rows.labels[0].classes if rows.labels else None
-    encoder.ranges_ = fitted_ranges(rows)
     return rows
 
 
-def forget(encoder: Encoder) -> None:
+def reset_fitted(encoder: Encoder) -> None:
     """Remove the attributes of an earlier fit, so that a failed fit leaves an unfitted encoder."""
     for name in [name for name in vars(encoder) if name.endswith("_")]:
         delattr(encoder, name)
 
 
-def is_fitted(encoder: Encoder) -> bool:
+def is_fitted(encoder: object) -> bool:
     """Return whether `fit` was called, and ended well."""
     return "ledger_" in vars(encoder)
 
 
-def fitted_encoder(model: object) -> Encoder:
-    """Return the model, which must be a fitted encoder."""
-    if not isinstance(model, Encoder):
+def fitted_model(model: Any) -> Model:
+    """Return the model, which must be a fitted encoder or release."""
+    if not isinstance(getattr(model, "traits", None), Traits):
         raise DataError(
-            f"The model must be an encoder of fairflows; got {type(model).__name__}. Hand over the encoder itself. "
-            "Attack the output of other transformers as a pair, audit((Z_train, Z_test), train, test); to certify it, "
-            "fit a Release to a Table of it."
+            f"The model must be an encoder or a Release of fairflows; got {type(model).__name__}. Hand over the "
+            "encoder itself. Attack the output of other transformers as a pair, audit((Z_train, Z_test), train, test); "
+            "to certify it, fit a Release to a Table of it."
         )
     check_is_fitted(model, "ledger_")
     return model
 
 
-def label_values(encoder: Encoder) -> np.ndarray:
+def label_values(encoder: Model) -> np.ndarray:
     """Return the values of the label; raise for an encoder without a label with classes."""
     if encoder.classes_ is None:
         raise DataError(f"{type(encoder).__name__} was fitted without a label with classes, and this needs one.")
     return encoder.classes_
 
 
-def read_again(encoder: Encoder, table: Table, part: str = "") -> Rows:
+def read_repeatable(encoder: Model, table: Table, part: str = "") -> Rows:
     """Read rows with coins that can be repeated: unnamed rows are identified by their values.
 
     Rows of another `part` have other coins, so that adversaries who learn from one part know none of another's.
@@ -377,9 +454,9 @@ def read_again(encoder: Encoder, table: Table, part: str = "") -> Rows:
     return encoder.read(table, None, table.persons if named else Persons.by_contents(table.contents(), part))
 
 
-def encode_again(encoder: Encoder, table: Table, part: str = "") -> pd.DataFrame:
+def encode_again(encoder: Model, table: Table, part: str = "") -> pd.DataFrame:
     """Encode rows as files hold them, with coins that can be repeated. Whole rows are drawn anew all the same."""
-    encoded = encoder.encode(read_again(encoder, table, part)).set_axis(table.X.index)
+    encoded = encoder.encode(read_repeatable(encoder, table, part)).set_axis(table.X.index)
     return encoded if encoder.traits.draws_rows else in_single_precision(encoded)
 
 
@@ -389,9 +466,9 @@ def in_single_precision(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(doubles, np.float32))
 
 
-def cells_of(encoder: Encoder, table: Table) -> Cells:
+def cells_of(encoder: Model, table: Table) -> Cells:
     """Return the cell of each row, with coins that can be repeated."""
-    cells, n_cells = np.asarray(encoder.cells(read_again(encoder, table))), encoder.n_cells_ or 0
+    cells, n_cells = np.asarray(encoder.cells(read_repeatable(encoder, table))), encoder.n_cells_ or 0
     wrong = (cells < 0) | (cells >= n_cells)
     if wrong.any():  # counting it would put it among the others
         raise DataError(
@@ -401,7 +478,7 @@ def cells_of(encoder: Encoder, table: Table) -> Cells:
     return cells
 
 
-def handed_over(X: RowsLike, frame: pd.DataFrame) -> Frame:
+def as_input_type(X: RowsLike, frame: pd.DataFrame) -> Frame:
     """Return `frame` with the index of X, as the kind of table that X is."""
     if isinstance(X, Table | pd.DataFrame):
         return frame.set_axis(X.X.index if isinstance(X, Table) else X.index)

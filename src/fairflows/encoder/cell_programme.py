@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
-import pandas as pd
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, kron, vstack
 from scipy.spatial import cKDTree
@@ -32,6 +31,7 @@ from fairflows.bounds.planning import check_reachable, planned_cell_bound
 from fairflows.encoder.base import FloatArray
 from fairflows.encoder.scores import Score
 from fairflows.exceptions import DataError
+from fairflows.table.domain import Codes
 from fairflows.table.persons import Places
 
 _MOST_CLUSTERED = 20_000  # rows that centres are found from
@@ -121,19 +121,19 @@ class BinnedScores:
     group_score: Score | None  # ρ, the belief in the group; None where every group has bins of its own
     bins: ScoreBins | None = None  # the bins; None until they are cut
 
-    def coordinates(self, X: pd.DataFrame) -> FloatArray:
+    def coordinates(self, codes: Codes) -> FloatArray:
         """Return η, and where the group is not known P(a | x) of every group but the first, (n, d)."""
-        eta = self.label_score.values(X)
-        return eta if self.group_score is None else np.column_stack([eta, self.group_score.predict_proba(X)[:, 1:]])
+        eta = self.label_score.values(codes)
+        return eta if self.group_score is None else np.column_stack([eta, self.group_score.predict_proba(codes)[:, 1:]])
 
     def own_bins(self, group: Places) -> Places:
         """Return the group whose bins each row belongs to; 0 where the group is not known."""
         return group if self.group_score is None else np.zeros_like(group)
 
-    def places(self, X: pd.DataFrame, group: Places) -> Places:
+    def places(self, codes: Codes, group: Places) -> Places:
         """Return each row's bin."""
         assert self.bins is not None
-        return self.bins.places(self.coordinates(X), self.own_bins(group))
+        return self.bins.places(self.coordinates(codes), self.own_bins(group))
 
 
 def calibrated(scores: FloatArray, targets: FloatArray) -> FloatArray:

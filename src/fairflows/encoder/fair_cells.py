@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
 from typing import Literal
@@ -15,11 +15,14 @@ from sklearn.utils import Tags
 from fairflows.bounds.arguments import delta_of_look
 from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Traits
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
-from fairflows.encoder.rows import Groups, Label, Rows, TrainingRows
-from fairflows.encoder.scores import ScoreColumn, check_columns, fit_score, score_columns
+from fairflows.encoder.label import Label
+from fairflows.encoder.rows import Groups, Rows, TrainingRows
+from fairflows.encoder.scores import fit_score
 from fairflows.exceptions import DataError, check_choice, check_count
 from fairflows.table.columns import shown
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
+from fairflows.table.domain import Seen, take
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.persons import Persons
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
 _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is made from
@@ -66,7 +69,7 @@ class FairCells(Encoder):
         Δ of the programme.
     planned_ : float
         The bound that a certificate stays within with probability ``chance``.
-    levels_ : ndarray of shape (n_cells_, n_targets)
+    cell_means_ : ndarray of shape (n_cells_, n_targets)
         Mean of the label in each cell.
     laws_ : ndarray of shape (K, n_cells_)
         Each group's law of cells among the rows that the programme was made from.
@@ -93,9 +96,8 @@ class FairCells(Encoder):
     key: KeySetting = NEW_AT_EACH_FIT
     random_state: int = 0
 
-    columns_: dict[Hashable, ScoreColumn] = field(init=False)
     label_: Label = field(init=False)
-    levels_: FloatArray = field(init=False)
+    cell_means_: FloatArray = field(init=False)
     binned_: BinnedScores = field(init=False)
     cells_of_bin_: FloatArray = field(init=False)
     laws_: FloatArray = field(init=False)
@@ -123,13 +125,11 @@ class FairCells(Encoder):
         label = rows.label
         if label is None:
             raise DataError("FairCells requires y to be passed, but the target y is None: cells are made for a label.")
-        self.label_ = replace(label, values=np.empty(0))
-        self.columns_ = score_columns(rows.X, rows.kinds)
+        self.label_ = label.take(np.empty(0, np.intp))
         self.output_ = CELL
-        check_columns(rows.X, self.columns_, rows.outside)
         self.binned_, programme = self._plan(rows, label, self.random_state)
         found = programme.within(self.target)
-        self.cells_of_bin_, self.levels_, self.n_cells_ = found.channel, found.levels, found.channel.shape[1]
+        self.cells_of_bin_, self.cell_means_, self.n_cells_ = found.channel, found.levels, found.channel.shape[1]
         self.laws_ = programme.counted @ found.channel
         self.distance_, self.planned_ = found.distance, found.planned
 
@@ -137,8 +137,8 @@ class FairCells(Encoder):
         """Return scores fitted on some persons, with bins, and the programme made from the others."""
         train, rest = self._part(rows, label, seed)
         binned = self._fit_scores(rows, label, train, seed)
-        X, group, persons = rows.X.iloc[rest], rows.group[rest], rows.persons.take(rest)
-        K, scores, own_bins = len(self.groups_), binned.coordinates(X), binned.own_bins(group)
+        codes, group, persons = take(rows.codes, rest), rows.group[rest], rows.persons.take(rest)
+        K, scores, own_bins = len(self.groups_), binned.coordinates(codes), binned.own_bins(group)
         bins = ScoreBins.fit(scores, own_bins, self.n_bins, seed)
         place = bins.places(scores, own_bins)
         targets = label.targets()[rest]
@@ -149,7 +149,7 @@ class FairCells(Encoder):
         laws = counted = _laws(place, bins.n, is_of_group)
         if binned.group_score is not None:
             # Smoother than what is counted in single bins, whose noise a programme would take for differences.
-            laws = _laws(place, bins.n, calibrated(binned.group_score.predict_proba(X), is_of_group))
+            laws = _laws(place, bins.n, calibrated(binned.group_score.predict_proba(codes), is_of_group))
         certifying = 1.0 if self.n_certify is None else self.n_certify / rows.persons.n
         planned = PlannedProgramme(
             CellProgramme.of(Bins(mass / mass.sum(), expected, laws, label.classes is not None), self.n_cells, seed),
@@ -166,10 +166,12 @@ class FairCells(Encoder):
         model, values, of_group = HistGradientBoostingClassifier(random_state=seed), label.values[train], None
         if label.classes is None:
             model, values = HistGradientBoostingRegressor(random_state=seed), label.targets()[train, 0]
-        score = fit_score(model, rows, train, values, self.columns_)
+        codes = take(rows.codes, train)
+        seen = Seen.of(rows.domain, codes)
+        score = fit_score(model, codes, values, seen)
         if self.attribute == "training":
             model = HistGradientBoostingClassifier(random_state=seed)
-            of_group = fit_score(model, rows, train, rows.group[train], self.columns_)
+            of_group = fit_score(model, codes, rows.group[train], seen)
         return BinnedScores(score, of_group)
 
     def _part(self, rows: Rows, label: Label, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -191,10 +193,9 @@ class FairCells(Encoder):
 
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row; of a bin that is split, as the person's coin falls."""
-        check_columns(rows.X, self.columns_, rows.outside)
         # A row with a value that cannot be known takes the law of cells of all rows, whatever its group and values.
         laws = np.concatenate([self.cells_of_bin_, self.laws_.mean(axis=0, keepdims=True)])
-        places = np.where(rows.outside.unknown, len(laws) - 1, self.binned_.places(rows.X, rows.map_group))
+        places = np.where(rows.outside.unknown, len(laws) - 1, self.binned_.places(rows.codes, rows.encoding_group))
         coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")
         return _drawn(laws, places, coin)
 
@@ -204,7 +205,7 @@ class FairCells(Encoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the most frequent class of each row's cell, or the mean of a label of numbers."""
-        return self.label_.predict(self.levels_[self.cells(rows)])
+        return self.label_.predict(self.cell_means_[self.cells(rows)])
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

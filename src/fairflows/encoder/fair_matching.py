@@ -19,14 +19,17 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.codec import CellCodec, Levels, one_hot
+from fairflows.codec import BinLevels, CellCodec, one_hot
 from fairflows.density.cell_counts import CellCounts, CellDensity, SmoothedCounts
-from fairflows.encoder.base import EncodedColumns, Encoder, IntArray, LatentLaw, Traits, handed_over, label_values
-from fairflows.encoder.rows import FloatArray, Groups, LabelsLike, Rows, RowsLike, TrainingRows, read_latent
+from fairflows.encoder.base import EncodedColumns, Encoder, IntArray, LatentLaw, Traits, as_input_type, label_values
+from fairflows.encoder.label import LabelsLike
+from fairflows.encoder.rows import FloatArray, Groups, Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_count, check_share
 from fairflows.table.columns import Schema
+from fairflows.table.domain import Domain, Levels
 from fairflows.table.frames import Frame, TableLike
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 
 _HELD_OUT = 0.2
@@ -112,6 +115,9 @@ class FairMatching(Encoder):
         label = rows.label_with_classes("FairMatching")
         y = None if label is None else label.values
         self.model_, self.held_out_log_likelihood_ = _fit_cell_model(self, rows, y)
+        # A number that is a level of its own is unknown where training did not have it.
+        levels = {n: part for n, part in self.model_.codec.levels_.items() if not isinstance(part, BinLevels)}
+        self.domain_ = Domain({**rows.domain.columns, **levels})
         log_p, scores = self.model_.log_p, self.model_.scores
         reference = log_p[np.bincount(rows.group).argmax()]
         self.matched_ = self.split_ = np.stack([sort_and_match(reference, of_group) for of_group in log_p])
@@ -184,7 +190,7 @@ class FairMatching(Encoder):
         cells = cells_of_encoded(self.model_.codec, rows.X)
         matched, split = (np.stack([inverse_map(f) for f in maps]) for maps in (self.matched_, self.split_))
         decoded = self.model_.codec.decode(self._apply(matched, split, cells, rows, rows.persons))
-        return handed_over(X, decoded)
+        return as_input_type(X, decoded)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the class that each row's encoded cell suggests, from the cell alone."""
@@ -197,11 +203,11 @@ class FairMatching(Encoder):
 
     def _encoded_cells(self, rows: Rows) -> IntArray:
         persons = rows.persons_or_fresh() if self.traits.randomised else rows.persons
-        cells = self.model_.codec.encode(rows.X, rows.outside)
+        cells = self.model_.codec.encode(rows.X)
         return self._apply(self.matched_, self.split_, cells, rows, persons)
 
     def _apply(self, matched: IntArray, split: IntArray, cells: IntArray, rows: Rows, persons: Persons) -> IntArray:
-        group = rows.map_group
+        group = rows.encoding_group
         if not self.traits.randomised:
             return (matched if self.gamma == 1 else split)[group, cells]
         coin = persons.uniform(self.key_, "matching") < self.gamma

@@ -103,8 +103,8 @@ def _fit_smoothed(
 ) -> FittedDensities:
     """Fit the densities to rows with the codec's smoothing; measure their gaps if they are to be judged."""
     codec, persons = settings.codec_, rows.persons.named_or_numbered()
-    x, log_det = codec.encode(rows.X, persons, rows.outside)
-    s, width = codec.grid_points(rows.X, persons, rows.outside)
+    x, log_det = codec.encode(rows.X, persons)
+    s, width = codec.grid_points(rows.X, persons)
     is_noisy = bool(width.any() or codec.smoothing_.any())
     noise = FreshNoise(
         *(torch.as_tensor(each, dtype=torch.float32, device=device) for each in (width, codec.smoothing_))
@@ -118,7 +118,7 @@ def _fit_smoothed(
         units = [log_det[held & (rows.group == a)].mean() for a in range(len(settings.groups_))]
         likelihood = np.array(of_groups.score(held_rows.x)) + np.array(units)
     if judged:
-        low, high = codec.intervals(rows.X, persons, rows.outside)
+        low, high = codec.intervals(rows.X, persons)
         fitted_to = [~held & (rows.group == a) for a in range(len(settings.groups_))]
         gaps = tuple(
             Gap.measure(density.cpu(), low[mine], high[mine], codec.smoothing_, x[mine], x[held & (rows.group == a)])

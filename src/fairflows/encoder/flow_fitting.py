@@ -13,7 +13,7 @@ from fairflows.bijection import Bijection, StackedMLP, check_bijection
 from fairflows.bijection.couplings import new_bijection
 from fairflows.bijection.turn import Turned, opposed_groups
 from fairflows.encoder.base import label_values
-from fairflows.encoder.fair_flow import FittedFlow
+from fairflows.encoder.fitted_flow import FittedFlow
 from fairflows.encoder.flow_densities import fit_densities
 from fairflows.encoder.rows import Groups, TrainingRows
 from fairflows.exceptions import check_count

@@ -8,18 +8,17 @@ which a processor adds, so ties between rows stay ties.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 from scipy import sparse
 from sklearn.decomposition import PCA
 
-from fairflows.codec import Levels, OutsideValues
 from fairflows.encoder.base import FloatArray, IntArray
-from fairflows.encoder.scores import ScoreColumn
-from fairflows.table.columns import floats, missing
+from fairflows.table.domain import BoolArray, Codes, Seen, take
+from fairflows.table.persons import Places
 
 _MOST_KNOTS = 1024  # of a column's distribution function
 _MOST_LEVELS = 64  # of a column; rarer categories count as one
@@ -30,17 +29,14 @@ _SAMPLE = 30_000  # rows that the components are fitted to
 
 @dataclass(frozen=True)
 class NumberRanks:
-    """The standardised rank of a number among training rows."""
+    """The standardised rank of a number among training rows, linear between knots and constant beyond them."""
 
-    name: Hashable  # the column
-    # The rank is linear between the knots, and constant beyond them.
     knots: FloatArray
     ranks: FloatArray
 
     @classmethod
-    def fit(cls, column: pd.Series) -> NumberRanks:
+    def fit(cls, x: FloatArray) -> NumberRanks:
         """Fit the ranks of a training column."""
-        x = floats(column)
         known = np.sort(x[~np.isnan(x)])
         if not len(known):
             known = np.zeros(1)
@@ -51,80 +47,63 @@ class NumberRanks:
         middle = (below + upto) / 2
         of_rows = np.interp(known, knots, middle)
         spread = of_rows.std() * np.sqrt(len(known) / max(len(x), 1))  # missing values have the mean rank
-        ranks = _on_grid((middle - of_rows.mean()) / (spread or 1.0))
-        return cls(column.name, knots, ranks)
+        return cls(knots, _on_grid((middle - of_rows.mean()) / (spread or 1.0)))
 
-    def features(self, column: pd.Series) -> FloatArray:
+    def features(self, x: FloatArray) -> FloatArray:
         """Return each value's rank, and 0, the mean rank, where it is missing."""
-        x = floats(column)
         return np.where(np.isnan(x), 0.0, _on_grid(np.interp(x, self.knots, self.ranks)))
 
 
 @dataclass(frozen=True)
 class LevelIndicators:
-    """Which indicator each category of a column is, or that of its missing values for a column of numbers."""
+    """The indicator of each category of a column."""
 
-    name: Hashable  # the column
-    levels: Levels | None  # the categories; None for a column of numbers
-    place: IntArray  # (n_levels,): the indicator of each; rare ones share the last
-    scale: float  # what makes the variances of the indicators add up to 1
+    place: IntArray  # (n_levels + 1,): rare categories share the last indicator; −1 for one that was not seen
+    scale: float  # by which the variances of the indicators add up to 1
 
     @classmethod
-    def fit(cls, column: pd.Series, levels: Levels) -> LevelIndicators:
+    def fit(cls, codes: Places, seen: BoolArray) -> LevelIndicators:
         """Fit indicators of the most frequent categories of a training column."""
-        counts = np.bincount(levels.codes(column), minlength=len(levels))
-        place = np.empty(len(counts), dtype=np.int64)
-        place[np.argsort(-counts, kind="stable")] = np.minimum(np.arange(len(counts)), _MOST_LEVELS - 1)
-        return cls(column.name, levels, place, _scale(np.bincount(place, weights=counts) / len(column)))
-
-    @classmethod
-    def of_missing(cls, column: pd.Series) -> LevelIndicators:
-        """Fit the indicator of missing values of a training column."""
-        share = column.isna().mean()
-        return cls(column.name, None, np.zeros(1, dtype=np.int64), _scale(np.array([share, 1 - share])))
+        counts = np.bincount(codes, minlength=len(seen) + 1)
+        place = np.full(len(counts), -1)
+        frequent = np.argsort(-counts, kind="stable")[: seen.sum()]
+        place[frequent] = np.minimum(np.arange(len(frequent)), _MOST_LEVELS - 1)
+        return cls(place, _scale(np.bincount(place[frequent], counts[frequent]) / len(codes)))
 
     @property
     def n(self) -> int:
-        """How many indicators there are."""
+        """The number of indicators."""
         return int(self.place.max()) + 1
-
-    def places(self, column: pd.Series) -> IntArray:
-        """Return the number of the indicator that is 1 in each row, or −1 without one."""
-        if self.levels is None:
-            return np.where(missing(column), 0, -1)
-        return self.place[self.levels.codes(column, OutsideValues(len(column)))]
 
 
 @dataclass(frozen=True)
 class PrincipalComponents:
     """The directions in which the rows of a table differ most."""
 
-    numbers: list[NumberRanks]  # columns of numbers and times
-    indicators: list[LevelIndicators]  # columns of categories, then columns of numbers with missing values
+    numbers: dict[Any, NumberRanks]  # of columns of numbers and times
+    indicators: dict[Any, LevelIndicators]  # of columns of categories, and of gaps in columns of numbers
     loadings: FloatArray  # (n_features, n_components): the weights, on a grid; scales of indicators are part of them
 
     @classmethod
-    def fit(
-        cls, X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], n_components: int, random_state: int
-    ) -> PrincipalComponents:
+    def fit(cls, codes: Codes, seen: Seen, n_components: int, random_state: int) -> PrincipalComponents:
         """Fit the components of training rows, or of a random sample of many."""
-        ordered = {name: what for name, what in columns.items() if not isinstance(what, Levels)}
-        numbers = [NumberRanks.fit(X[name]) for name in ordered]
-        indicators = [LevelIndicators.fit(X[name], what) for name, what in columns.items() if isinstance(what, Levels)]
-        indicators += [LevelIndicators.of_missing(X[name]) for name, what in ordered.items() if what.had_missing]
-        if len(X) > _SAMPLE:
-            X = X.iloc[np.random.default_rng(random_state).choice(len(X), _SAMPLE, replace=False)]
-        scales = np.concatenate([np.ones(len(numbers)), *(np.full(part.n, part.scale) for part in indicators)])
-        blocks = [
-            sparse.csr_matrix((len(X), 0)),
-            *(sparse.csr_matrix(part.features(X[part.name])[:, None]) for part in numbers),
-        ]
-        for part in indicators:
-            place = part.places(X[part.name])
-            shown = np.flatnonzero(place >= 0)
-            blocks.append(sparse.csr_matrix((np.full(len(shown), part.scale), (shown, place[shown])), (len(X), part.n)))
+        numbers = {name: NumberRanks.fit(codes[name]) for name in seen.gaps}
+        indicators = {name: LevelIndicators.fit(codes[name], levels) for name, levels in seen.levels.items()}
+        both = np.ones(2, dtype=bool)
+        indicators |= {n: LevelIndicators.fit(_places(codes[n]), both) for n, has_gaps in seen.gaps.items() if has_gaps}
+        n_rows = len(next(iter(codes.values())))
+        if n_rows > _SAMPLE:
+            codes = take(codes, np.random.default_rng(random_state).choice(n_rows, _SAMPLE, replace=False))
+            n_rows = _SAMPLE
+        scales = np.concatenate([np.ones(len(numbers)), *(np.full(part.n, part.scale) for part in indicators.values())])
+        blocks = [sparse.csr_matrix((n_rows, 0))]
+        blocks += [sparse.csr_matrix(part.features(codes[name])[:, None]) for name, part in numbers.items()]
+        for name, part in indicators.items():
+            place = part.place[_places(codes[name])]
+            values = np.full(n_rows, part.scale), (np.arange(n_rows), place)
+            blocks.append(sparse.csr_matrix(values, (n_rows, part.n)))
         features = sparse.hstack(blocks, format="csr")
-        n_components = min(n_components, features.shape[1], len(X))
+        n_components = min(n_components, features.shape[1], n_rows)
         is_small = min(features.shape) <= n_components + 1 or features.shape[1] <= 500
         pca = PCA(n_components, svd_solver="covariance_eigh" if is_small else "arpack", random_state=random_state)
         with np.errstate(invalid="ignore"):  # the share of a variance of zero, where no column varies
@@ -134,26 +113,27 @@ class PrincipalComponents:
     @property
     def total_variance(self) -> float:
         """The variances of all features together: 1 for each column that varies."""
-        return float(sum(part.ranks.any() for part in self.numbers) + sum(part.scale > 0 for part in self.indicators))
+        varying = [part.ranks.any() for part in self.numbers.values()]
+        return float(sum(varying) + sum(part.scale > 0 for part in self.indicators.values()))
 
-    def scores(self, X: pd.DataFrame) -> FloatArray:
+    def scores(self, codes: Codes) -> FloatArray:
         """Return the components of rows, (n_rows, n_components); not centred."""
-        first = len(self.numbers)
-        found = _ranks(self.numbers, X) @ self.loadings[:first]
-        for indicator in self.indicators:
+        first, n_rows = len(self.numbers), len(next(iter(codes.values())))
+        ranks = np.empty((first, n_rows))
+        for j, (name, number) in enumerate(self.numbers.items()):
+            ranks[j] = number.features(codes[name])
+        found = ranks.T @ self.loadings[:first]
+        for name, indicator in self.indicators.items():
             loadings = self.loadings[first : first + indicator.n]
             of_place = np.vstack([loadings, np.zeros(self.loadings.shape[1])])  # the last where none is 1
-            found += of_place[indicator.places(X[indicator.name])]
+            found += of_place[indicator.place[_places(codes[name])]]
             first += indicator.n
         return found
 
 
-def _ranks(numbers: list[NumberRanks], X: pd.DataFrame) -> FloatArray:
-    """Return the ranks of each column of numbers, (n_rows, n_numbers)."""
-    ranks = np.empty((len(numbers), len(X)))
-    for j, part in enumerate(numbers):
-        ranks[j] = part.features(X[part.name])
-    return ranks.T
+def _places(codes: npt.NDArray) -> Places:
+    """Return levels as they are; of numbers, 1 where one is missing, else 0."""
+    return np.isnan(codes).astype(np.intp) if codes.dtype.kind == "f" else codes
 
 
 def _on_grid(ranks: FloatArray) -> FloatArray:

@@ -8,31 +8,21 @@ what its fit found (``groups_``, ``schema_``). `read_training_rows` reads the ro
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import poisson
 from sklearn.utils.validation import check_array, validate_data
 
-from fairflows.codec import OutsideValues
+from fairflows.encoder.label import Label, LabelsLike
 from fairflows.exceptions import DataError, warn_user_once
-from fairflows.table.columns import (
-    Schema,
-    check_kinds,
-    floats,
-    group_numbers,
-    has_order,
-    is_continuous,
-    of_one_type,
-    places_in,
-    shown,
-    sorted_values,
-)
-from fairflows.table.frames import ColumnLike, Frame, TableLike, has_names, is_polars, materialised, to_pandas
-from fairflows.table.persons import Key, Persons, check_key, new_key
+from fairflows.table.columns import Schema, check_kinds, group_numbers, of_one_type, shown, sorted_values
+from fairflows.table.domain import Codes, Domain, Outside, take
+from fairflows.table.frames import TableLike, has_names, materialised, to_pandas
+from fairflows.table.keys import Key, check_key, content_hashes, new_key
+from fairflows.table.persons import Persons, Places
 from fairflows.table.table import Role, Table, role_column
 
 if TYPE_CHECKING:
@@ -40,13 +30,8 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 Groups = npt.NDArray[np.intp]
-LabelsLike: TypeAlias = "ColumnLike | Frame"
-"""One label per row."""
-
 RowsLike: TypeAlias = "Table | TableLike"
 """Rows as users bring them to an encoder."""
-
-_BY_CHANCE = 1e-4  # probability that fresh rows have so many values beyond the training range
 
 FRESH_COINS = (
     "No identifier says which rows are the same person, so every row gets fresh randomness. Encoding a person twice "
@@ -55,95 +40,49 @@ FRESH_COINS = (
 
 
 @dataclass(frozen=True)
-class Label:
-    """The label."""
-
-    classes: np.ndarray | None  # its values; None for a number
-    # Mean and standard deviation of a number.
-    centre: float = 0.0
-    scale: float = 1.0
-    # (n_rows,): class numbers, or numbers; of the rows it was read from, and not kept with a model
-    values: npt.NDArray = field(default_factory=lambda: np.empty(0), repr=False)
-
-    @classmethod
-    def read(cls, y: LabelsLike, n_rows: int) -> Label:
-        """Read a column of labels: many different numbers are a number to predict, all else are classes."""
-        column = pd.Series(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None).ravel()).infer_objects()
-        if len(column) != n_rows:
-            raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
-        if column.isna().any():
-            raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
-        if is_continuous(column):
-            numbers = column.to_numpy(dtype=np.float64)
-            if not np.isfinite(numbers).all():
-                raise DataError(f"y must hold finite numbers; {int((~np.isfinite(numbers)).sum())} are infinite.")
-            return cls(None, float(numbers.mean()), float(numbers.std()), numbers)
-        values = sorted_values(column)
-        if len(values) < 2:
-            raise DataError(f"y must have at least two classes; every row is {shown(values[0])}.")
-        several_types = len({type(value) for value in values}) > 1  # which NumPy would make text of
-        codes = places_in(pd.Index(values, dtype=object), column)
-        return cls(np.array(values, dtype=object if several_types else None), values=codes)
-
-    @property
-    def class_values(self) -> np.ndarray:
-        """Its classes; none for a number."""
-        return np.empty(0) if self.classes is None else self.classes
-
-    def targets(self) -> FloatArray:
-        """Return the numbers that represent each row's label, one column or one per class; their mean is kept."""
-        if self.classes is None:
-            return ((self.values - self.centre) / self.scale)[:, None]
-        if len(self.classes) == 2:
-            return (self.values == 1).astype(np.float64)[:, None]
-        return np.eye(len(self.classes))[self.values]
-
-    def predict(self, means: FloatArray) -> np.ndarray:
-        """Predict the most probable class, or the mean of a number, from means of the targets."""
-        if self.classes is None:
-            return means[:, 0] * self.scale + self.centre
-        if len(self.classes) == 2:
-            return self.classes[(means[:, 0] > 0.5).astype(np.intp)]
-        return self.classes[means.argmax(axis=1)]
-
-
-def label_columns(y: LabelsLike) -> pd.DataFrame:
-    """Return labels as columns with names; a label without a name is called y."""
-    if is_polars(y):
-        y = y.to_pandas()
-    if isinstance(y, pd.DataFrame):
-        return y
-    column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
-    return column.to_frame("y" if column.name is None else column.name)
-
-
-def known_label(label: Label | None) -> Label:
-    """Return the label that an encoder predicts; raise where it was fitted without one."""
-    if label is None:
-        raise DataError("The encoder was fitted without a label and cannot predict one.")
-    return label
-
-
-@dataclass(frozen=True)
 class Rows:
     """Rows as an encoder sees them."""
 
     X: pd.DataFrame  # the features, without the sensitive and identifier columns
+    codes: Codes  # the same as arrays
+    outside: Outside  # values that the domain of the encoder does not have
     # Each row's group, as a place in the encoder's ``groups_``; 0 where an encoder needs no attribute and none came.
     group: Groups
     persons: Persons  # whose rows they are
-    outside: OutsideValues  # values outside of the fitted domain, noted while the rows are encoded
 
-    def take(self, places: npt.NDArray[np.intp]) -> Rows:
-        """Return some of the rows, with nothing noted about their values."""
-        return Rows(self.X.iloc[places], self.group[places], self.persons.take(places), OutsideValues(len(places)))
+    def take(self, places: Places) -> Rows:
+        """Return some of the rows."""
+        outside, persons = self.outside.take(places), self.persons.take(places)
+        return Rows(self.X.iloc[places], take(self.codes, places), outside, self.group[places], persons)
+
+    def split(self, share: float, random_state: int) -> tuple[Places, Places]:
+        """Return the rows of a random share of the persons of each group, and the rows of the others.
+
+        A person with a name is in the same part whatever the order of the rows is.
+        """
+        persons = self.persons
+        of_person = np.zeros(persons.n, dtype=np.intp)
+        np.maximum.at(of_person, persons.codes, self.group)
+        rank = pd.Series(persons.drawn(random_state, "structure")).groupby(of_person).rank().to_numpy() - 1
+        is_first = (rank < np.round(share * np.bincount(of_person))[of_person])[persons.codes]
+        return np.flatnonzero(is_first), np.flatnonzero(~is_first)
+
+    def independent(self, places: Places, most: int, random_state: int) -> Places:
+        """Return those of the rows at these places that are independent draws from the law of a random row.
+
+        They are at most one row of each person, of whom nobody has more than `most`.
+        """
+        if most == 1 and self.persons.n == len(self.persons.codes):
+            return places
+        contents = content_hashes(self.X.iloc[places], b"cells")
+        return places[self.persons.take(places).random_rows(contents, random_state, most)]
 
     @property
-    def map_group(self) -> Groups:
-        """The group whose map each row takes, once its values have been looked up.
+    def encoding_group(self) -> Groups:
+        """The group whose map each row takes.
 
-        A row with a value that cannot be brought back into the fitted domain (a new category, or a missing value where
-        none was) takes the first group's map, because another group's map of such values could give the group away.
+        A row with a value that cannot be brought back into the domain (a new category, or a missing value where none
+        was) takes the first group's map, because another group's map of such values could give the group away.
         """
         return np.where(self.outside.unknown, 0, self.group)
 
@@ -161,6 +100,7 @@ class TrainingRows(Rows):
     groups: list[Hashable]  # the values of the sensitive attribute
     labels: list[Label]
     key: Key  # the secret behind noise and coins
+    domain: Domain  # the values of the columns
     schema: Schema  # the content of the columns; empty for an array
     kinds: Mapping[str, str]  # of columns for which the encoder, or else the table, declares one
 
@@ -211,43 +151,20 @@ def read_training_rows(
     labels = [] if y is None else [Label.read(y, len(frame))]
     if y is None and isinstance(X, Table):
         labels = [Label.read(column, len(frame)) for _, column in X.label_columns().items()]
+    domain, codes = Domain.of(features, kinds)
     return TrainingRows(
         features,
+        codes,
+        Outside(len(frame)),
         group,
         persons,
-        OutsideValues(len(frame)),
         groups,
         labels,
         encoder.key if encoder.key is not None else new_key(),
+        domain,
         Schema.of(features) if named else Schema({}),
         kinds or {},
     )
-
-
-def fitted_ranges(rows: TrainingRows) -> dict[Hashable, tuple[float, float, int]]:
-    """Return smallest value, largest value and number of values of each column of numbers or times."""
-    ranges = {}
-    for name, column in rows.X.items():
-        if has_order(column.dtype) and column.dtype.kind != "c" and rows.kinds.get(name) != "categorical":
-            x = floats(column)
-            known = x[~np.isnan(x)]
-            if len(known):
-                ranges[name] = (float(known.min()), float(known.max()), len(known))
-    return ranges
-
-
-def note_beyond(ranges: Mapping[Hashable, tuple[float, float, int]], rows: Rows) -> None:
-    """Note the numbers beyond the training range, where they are more than fresh rows of the same law would have.
-
-    Of n training rows and one more, each is the largest or the smallest with probability 2/(n + 1) at most.
-    """
-    for name, (low, high, n) in ranges.items():
-        if not has_order(rows.X[name].dtype):
-            continue  # the encoder refuses it
-        x = floats(rows.X[name])
-        beyond = (x < low) | (x > high)
-        if beyond.any() and poisson.sf(beyond.sum() - 1, 2 * len(x) / (n + 1)) < _BY_CHANCE:
-            rows.outside.note(str(name), "beyond", beyond)
 
 
 def read_latent(
@@ -267,7 +184,7 @@ def read_latent(
     if persons is None:
         persons = find_persons(encoder, Z, frame, needed=by_person)
     group = group_places(attribute, encoder.groups_, len(frame))
-    return Rows(encoder.output_.schema.apply(latent[names]), group, persons, OutsideValues(len(frame)))
+    return Rows(encoder.output_.schema.apply(latent[names]), {}, Outside(len(frame)), group, persons)
 
 
 def group_places(attribute: pd.Series | None, groups: list[Hashable], n_rows: int) -> Groups:

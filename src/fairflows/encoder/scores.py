@@ -9,24 +9,19 @@ as plain arrays. The same arrays are evaluated, hashed and saved.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import sklearn
 from scipy.special import expit
 from sklearn.base import is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils.extmath import softmax
 
-from fairflows.codec import Levels, OutsideValues
 from fairflows.encoder.base import FloatArray
-from fairflows.encoder.rows import TrainingRows
-from fairflows.exceptions import DataError
-from fairflows.table.columns import check_column, check_features, floats, has_order, is_number, is_time, missing
+from fairflows.table.domain import BoolArray, Codes, Seen, take
 from fairflows.table.persons import Places
 
 _DIGITS = 9  # of a score that are compared; matrix products differ in the last ones by the size of the batch
@@ -39,18 +34,7 @@ _ROWS_OF_ALL = 10  # a category's mean counts as many rows more, which have the 
 _FOLDS = 5  # a row's own target is not in the mean that the score is fitted to
 
 
-@dataclass(frozen=True)
-class OrderedColumn:
-    """A column of numbers or times."""
-
-    holds: Literal["numbers", "times"]
-    had_missing: bool  # whether training rows lacked values
-
-
 BoostingModel: TypeAlias = "HistGradientBoostingClassifier | HistGradientBoostingRegressor"
-
-ScoreColumn: TypeAlias = "Levels | OrderedColumn"
-"""The content of a column of a score's table."""
 
 
 def rounded(scores: FloatArray) -> FloatArray:
@@ -62,34 +46,6 @@ def rounded(scores: FloatArray) -> FloatArray:
     return np.ldexp(np.round(mantissa, _DIGITS), exponent)
 
 
-def score_columns(X: pd.DataFrame, kinds: Mapping[str, str]) -> dict[Hashable, ScoreColumn]:
-    """Return the content of each column; a declared categorical column holds categories of any type."""
-    found: dict[Hashable, ScoreColumn] = {}
-    for name, column in X.items():
-        check_column(str(name), column)
-        if not has_order(column.dtype) or kinds.get(name) == "categorical":
-            found[name] = Levels.fit(str(name), column)
-        else:
-            found[name] = OrderedColumn("times" if is_time(column.dtype) else "numbers", bool(column.hasnans))
-    return found
-
-
-def check_columns(X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], found: OutsideValues) -> None:
-    """Raise where values are infinite or of another type than in training.
-
-    Categories that fitting did not see, and values that are missing where none was, are noted in `found`.
-    """
-    check_features(X[list(columns)])
-    for name, what in columns.items():
-        column = X[name]
-        if isinstance(what, Levels):
-            what.codes(column, found)
-        elif not (is_time if what.holds == "times" else is_number)(column.dtype):
-            raise DataError(f"Column {str(name)!r} must hold {what.holds}, as it was fitted; got {column.dtype}.")
-        elif not what.had_missing:
-            found.note(str(name), "missing", missing(column))
-
-
 @dataclass(frozen=True)
 class LevelNumbers:
     """A column of categories as numbers: indicators, or for many categories the means of the target in each of them.
@@ -97,39 +53,33 @@ class LevelNumbers:
     The mean of a rare category is drawn towards the mean of all rows.
     """
 
-    levels: Levels
-    numbers: FloatArray  # (n_levels, d)
+    numbers: FloatArray  # (n_levels + 1, d); the last row, of a value that is not in the domain, is zero
 
     @classmethod
-    def fit(cls, levels: Levels, column: pd.Series, targets: FloatArray) -> LevelNumbers:
-        """Find the numbers of each level, with targets (n_rows, n_targets)."""
-        if len(levels) <= _MOST_CATEGORIES:
-            return cls(levels, np.eye(len(levels)))
-        codes = levels.codes(column)
-        sums = np.stack([np.bincount(codes, target, len(levels)) for target in targets.T], axis=1)
-        counts = np.bincount(codes, minlength=len(levels))[:, None]
-        return cls(levels, (sums + _ROWS_OF_ALL * targets.mean(axis=0)) / (counts + _ROWS_OF_ALL))
-
-    def features(self, column: pd.Series) -> FloatArray:
-        """Return the numbers of the rows' categories, shape (n_rows, d)."""
-        return self.numbers[self.levels.codes(column, OutsideValues(len(column)))]
+    def fit(cls, codes: Places, seen: BoolArray, targets: FloatArray) -> LevelNumbers:
+        """Find the numbers of the levels that were seen, with targets (n_rows, n_targets)."""
+        if seen.sum() <= _MOST_CATEGORIES:
+            return cls(np.eye(len(seen) + 1)[:, np.flatnonzero(seen)])
+        sums = np.stack([np.bincount(codes, target, len(seen) + 1) for target in targets.T], axis=1)
+        counts = np.bincount(codes, minlength=len(seen) + 1)[:, None]
+        return cls((sums + _ROWS_OF_ALL * targets.mean(axis=0)) / (counts + _ROWS_OF_ALL))
 
 
-ScoreFeatures: TypeAlias = "dict[Hashable, LevelNumbers | None]"
-"""The columns of a score's matrix in their order: times in seconds, categories by their numbers, then numbers."""
+ScoreFeatures: TypeAlias = "dict[Any, LevelNumbers | None]"
+"""The columns of a score's matrix in their order: categories by their numbers, and numbers as they are."""
 
 
-def fit_features(X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], targets: FloatArray) -> ScoreFeatures:
-    """Find the numbers of categories, from checked rows and their targets (n_rows, d)."""
-    levels = {name: what for name, what in columns.items() if isinstance(what, Levels)}
-    holds = {name: what.holds for name, what in columns.items() if not isinstance(what, Levels)}
-    times, numbers = (dict.fromkeys(name for name in holds if holds[name] == kind) for kind in ("times", "numbers"))
-    return times | {name: LevelNumbers.fit(level, X[name], targets) for name, level in levels.items()} | numbers
+def fit_features(codes: Codes, seen: Seen, targets: FloatArray) -> ScoreFeatures:
+    """Find the numbers of categories, from rows and their targets (n_rows, d)."""
+    return {
+        name: LevelNumbers.fit(column, seen.levels[name], targets) if name in seen.levels else None
+        for name, column in codes.items()
+    }
 
 
-def feature_matrix(features: ScoreFeatures, X: pd.DataFrame) -> FloatArray:
+def feature_matrix(features: ScoreFeatures, codes: Codes) -> FloatArray:
     """Return the features of rows, shape (n_rows, n_features); missing numbers are NaN."""
-    parts = [floats(X[name])[:, None] if of is None else of.features(X[name]) for name, of in features.items()]
+    parts = [codes[name][:, None] if of is None else of.numbers[codes[name]] for name, of in features.items()]
     return np.concatenate(parts, axis=1)
 
 
@@ -194,12 +144,12 @@ class Score:
         found = ThresholdTrees(feature, threshold, missing_left, np.stack(children, axis=1), roots)
         return cls(features, found, nodes["value"].copy(), baseline, is_classifier(model))
 
-    def _raw(self, X: pd.DataFrame) -> FloatArray:
+    def _raw(self, codes: Codes) -> FloatArray:
         """Return the sums of rows (n_rows, n_scores).
 
         Trees are added one after the other, as scikit-learn does, so that the sum is the same in every batch.
         """
-        x = feature_matrix(self.features, X)
+        x = feature_matrix(self.features, codes)
         raw = np.tile(self.baseline, (len(x), 1))
         for start in range(0, len(x), _ROWS_PER_CHUNK):
             rows = slice(start, start + _ROWS_PER_CHUNK)
@@ -207,42 +157,37 @@ class Score:
                 raw[rows, tree % len(self.baseline)] += values
         return raw
 
-    def predict_proba(self, X: pd.DataFrame) -> FloatArray:
+    def predict_proba(self, codes: Codes) -> FloatArray:
         """Return the class probabilities of rows, rounded, shape (n_rows, n_classes)."""
-        raw = self._raw(X)
+        raw = self._raw(codes)
         if raw.shape[1] > 1:
             return rounded(softmax(raw))
         positive = expit(raw[:, 0])
         return rounded(np.stack([1 - positive, positive], axis=1))
 
-    def values(self, X: pd.DataFrame) -> FloatArray:
+    def values(self, codes: Codes) -> FloatArray:
         """Return the mean of a number, the probability of the second of two classes, or of each of more; rounded."""
         if not self.classifies:
-            return rounded(self._raw(X))
-        probabilities = self.predict_proba(X)
+            return rounded(self._raw(codes))
+        probabilities = self.predict_proba(codes)
         return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
 
 
-def fit_score(
-    model: BoostingModel, rows: TrainingRows, places: Places, y: npt.NDArray, columns: Mapping[Hashable, ScoreColumn]
-) -> Score:
-    """Fit a score to the rows at some places.
-
-    y holds class numbers, or numbers, of the rows at these places alone.
-    """
-    X = rows.X.iloc[places]
+def fit_score(model: BoostingModel, codes: Codes, y: npt.NDArray, seen: Seen) -> Score:
+    """Fit a score to rows; y holds their class numbers, or numbers."""
     classifies = is_classifier(model)
     targets = np.eye(int(y.max()) + 1)[y.astype(np.intp)][:, 1:] if classifies else np.asarray(y, np.float64)[:, None]
-    features = fit_features(X, columns, targets)
-    x = feature_matrix(features, X)
-    if any(isinstance(what, Levels) and len(what) > _MOST_CATEGORIES for what in columns.values()):
+    features = fit_features(codes, seen, targets)
+    x = feature_matrix(features, codes)
+    if any(levels.sum() > _MOST_CATEGORIES for levels in seen.levels.values()):
         # A stream of its own: made-up data drawn by the same seed would have targets that follow the folds.
-        folds = np.random.default_rng([model.random_state, _FOLDS]).integers(_FOLDS, size=len(X))
+        folds = np.random.default_rng([model.random_state, _FOLDS]).integers(_FOLDS, size=len(y))
         for own in (folds == fold for fold in np.unique(folds)):
-            x[own] = feature_matrix(fit_features(X[~own], columns, targets[~own]), X[own])
+            others = fit_features(take(codes, ~own), seen, targets[~own])
+            x[own] = feature_matrix(others, take(codes, own))
     x[:, np.isnan(x).all(axis=0)] = 0  # trees cannot bin a column without a value, and do not split a constant one
     model.fit(x, y)
-    score, some = Score.of(features, model), X[:_ROWS_COMPARED]
+    score, some = Score.of(features, model), take(codes, slice(_ROWS_COMPARED))
     asked = feature_matrix(features, some)
     told = model.predict_proba(asked) if classifies else model.predict(asked)[:, None]
     found = score.predict_proba(some) if classifies else score.values(some)

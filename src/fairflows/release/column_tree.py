@@ -202,8 +202,9 @@ def level_means(codes: IntArray, n_levels: int, columns: Sequence[FloatArray], p
 
 def main_directions(means: FloatArray, codes: IntArray, n: int) -> FloatArray:
     """Return the coordinates of levels in the n directions in which their means differ most, shape (n_levels, n)."""
-    weight = np.sqrt(np.bincount(codes, minlength=len(means)))[:, None]
-    found = means @ np.linalg.svd(means * weight, full_matrices=False)[2][:n].T
+    weighted = means * np.sqrt(np.bincount(codes, minlength=len(means)))[:, None]
+    directions = np.linalg.eigh(weighted.T @ weighted)[1][:, ::-1][:, : min(n, len(means))]
+    found = means @ directions
     return np.pad(found, [(0, 0), (0, n - found.shape[1])])
 
 

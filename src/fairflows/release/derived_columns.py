@@ -8,7 +8,7 @@ which is drawn before the code, and then looked up by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
@@ -17,14 +17,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.codec import Levels, to_whole
+from fairflows.codec import to_whole
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.release.number_ranges import grid_of_most, is_shared
 from fairflows.release.rules import BoolArray
 from fairflows.table.columns import floats, from_numbers, has_order, has_zone, is_number, is_time, numbers
+from fairflows.table.domain import Levels
 
 Columns = dict[Hashable, pd.Series]
 Values = dict[Hashable, FloatArray]
+Coded = tuple[Levels, IntArray]
+"""The levels of a column, and the level of each row."""
 
 _NEARLY_ALL = 0.999  # share of the rows in which a relation must hold
 _OF_OTHERS = 0.99  # the same among rows that do not have the most frequent value
@@ -62,11 +65,13 @@ FORMS: dict[str, Callable[..., FloatArray]] = {
 _SIGNS = {"{0}": (1,), "{0} + {1}": (1, 1), "{0} − {1}": (1, -1)}  # of the forms that are weighted sums
 
 
-def name_only(levels: Levels, is_drawn: BoolArray) -> None:
-    """Drop categories that are not drawn from the type of drawn columns, which would name them."""
-    if isinstance(levels.dtype, pd.CategoricalDtype):
-        drawn = set(levels.index[is_drawn[: len(levels.index)]])
-        levels.dtype = pd.CategoricalDtype([c for c in levels.dtype.categories if c in drawn], levels.dtype.ordered)
+def without_undrawn(levels: Levels, is_drawn: BoolArray) -> Levels:
+    """Return levels whose type does not name the categories that are not drawn."""
+    if not isinstance(levels.dtype, pd.CategoricalDtype) or is_drawn.all():
+        return levels
+    drawn = set(levels.index[is_drawn[: len(levels.index)]])
+    dtype = pd.CategoricalDtype([c for c in levels.dtype.categories if c in drawn], levels.dtype.ordered)
+    return Levels(levels.name, levels.index.tolist(), dtype, levels.has_missing)
 
 
 @dataclass(frozen=True)
@@ -81,22 +86,21 @@ class Lookup:
     is_exact: bool  # whether all training rows have these values, not just nearly all
 
     @classmethod
-    def fit(cls, column: pd.Series, source: pd.Series, who: IntArray) -> Lookup:
+    def fit(cls, column: Hashable, source: Hashable, value: Coded, key: Coded, persons: IntArray) -> Lookup:
         """Take the most frequent value of the column for each value of its source, and none that only one person has.
 
-        `who` is the person of each row.
+        Both are given with their levels; `persons` is the person of each row.
         """
-        keys, values = (Levels.fit(str(part.name), part) for part in (source, column))
-        key, value = keys.codes(source), values.codes(column)
-        may_follow = is_shared(value, who, len(values))
-        pairs, counts = np.unique(key * len(values) + value, return_counts=True)
-        usual = np.where(may_follow, np.bincount(value, minlength=len(values)), -1).argmax()
+        (values, of_value), (keys, of_key) = value, key
+        may_follow = is_shared(of_value, persons, len(values))
+        pairs, counts = np.unique(of_key * len(values) + of_value, return_counts=True)
+        usual = np.where(may_follow, np.bincount(of_value, minlength=len(values)), -1).argmax()
         place = np.full(len(keys), usual, dtype=np.int64)
         by_count = pairs[np.argsort(counts, kind="stable")]
         by_count = by_count[may_follow[by_count % len(values)]]
         place[by_count // len(values)] = by_count % len(values)  # the most frequent one comes last, and stays
-        name_only(values, may_follow)
-        return cls(column.name, source.name, keys, values, place, bool((place[key] == value).all()))
+        is_exact = bool((place[of_key] == of_value).all())
+        return cls(column, source, keys, without_undrawn(values, may_follow), place, is_exact)
 
     def compute(self, columns: Columns) -> pd.Series:
         """Look the values up."""
@@ -158,18 +162,23 @@ Derived = Lookup | Formula
 
 
 def find_derived(
-    frame: pd.DataFrame, declared: set[Hashable], who: IntArray, labels: Sequence[Hashable] = ()
+    frame: pd.DataFrame,
+    declared: set[Hashable],
+    persons: IntArray,
+    labels: Sequence[Hashable] = (),
+    known: Mapping[Hashable, Coded] | None = None,
 ) -> tuple[Columns, list[Derived]]:
     """Return the columns that are drawn, and how the others follow from them, in the order of computing.
 
-    Columns of `declared` are categories, whatever their type; `who` is the person of each row. Labels are not drawn
-    together with features, because no row of one person may be drawn without its label either.
+    Columns of `declared` are categories, whatever their type; `persons` is the person of each row; `known` has the
+    levels of columns that were coded before. Labels are not drawn together with features, because no row of one person
+    may be drawn without its label either.
     """
     columns: Columns = dict(frame.items())
     last: list[Derived] = []
     features = frame.drop(columns=list(labels))
     moments = features.drop(columns=[name for name in declared if name in features])
-    for helpers, found in [*_flags(features, who, frame), *_times(moments, frame)]:
+    for helpers, found in [*_flags(features, persons, frame), *_times(moments, frame)]:
         last += found
         columns = helpers | {name: column for name, column in columns.items() if all(f.column != name for f in found)}
     formulas = _formulas({name: column for name, column in columns.items() if name not in declared})
@@ -177,7 +186,7 @@ def find_derived(
     rests = {f.rest: _rest(f, columns) for f in formulas if f.rest is not None}
     computed = {formula.column for formula in formulas}
     columns = {name: column for name, column in columns.items() if name not in computed} | rests
-    lookups = list(_classes(columns, declared, who))
+    lookups = list(_classes(columns, declared, persons, known or {}))
     for lookup in lookups:
         column = columns.pop(lookup.column)
         if len(lookup.values) < len(lookup.keys):
@@ -190,7 +199,7 @@ def _new_name(name: str, frame: pd.DataFrame) -> str:
     return name if name not in frame else _new_name(f"{name} (helper)", frame)
 
 
-def _flags(frame: pd.DataFrame, who: IntArray, whole: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
+def _flags(frame: pd.DataFrame, persons: IntArray, whole: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
     """Yield, for flags that exclude each other, the column that says which of them is 1, and their lookups."""
     names = [name for name, column in frame.items() if _is_flag(column)]
     if len(names) < 2:
@@ -201,7 +210,9 @@ def _flags(frame: pd.DataFrame, who: IntArray, whole: pd.DataFrame) -> Iterator[
         which = np.where(is_one.any(axis=1), is_one.argmax(axis=1), -1).astype(str)
         helper = _new_name(f"which of {', '.join(str(names[place]) for place in group)}", whole)
         source = pd.Series(which, name=helper)
-        yield {helper: source}, [Lookup.fit(frame[names[place]], source, who) for place in group]
+        key = Levels.of(helper, source)
+        flags = [(names[place], Levels.of(str(names[place]), frame[names[place]])) for place in group]
+        yield {helper: source}, [Lookup.fit(name, helper, flag, key, persons) for name, flag in flags]
 
 
 def _is_flag(column: pd.Series) -> bool:
@@ -252,14 +263,17 @@ def _times(frame: pd.DataFrame, whole: pd.DataFrame) -> Iterator[tuple[Columns, 
             yield helpers, [Formula(name, list(helpers), form, 0.0, [1.0, 1.0], None, column.dtype)]
 
 
-def _classes(columns: Columns, declared: set[Hashable], who: IntArray) -> Iterator[Lookup]:
+def _classes(
+    columns: Columns, declared: set[Hashable], persons: IntArray, known: Mapping[Hashable, Coded]
+) -> Iterator[Lookup]:
     """Find columns that hold the class of a finer code, or another name of a code."""
     n_rows = len(next(iter(columns.values())))
     most = min(_MOST_VALUES, n_rows / _ROWS_PER_NUMBER)
     is_list = {n: n in declared or not has_order(c.dtype) for n, c in columns.items()}
     may_be_code = [n for n, c in columns.items() if is_list[n] or c.nunique() <= most]
-    codes = {n: pd.factorize(columns[n], use_na_sentinel=False)[0].astype(np.int64) for n in may_be_code[:_MOST_CODES]}
-    sizes = {name: int(code.max(initial=0)) + 1 for name, code in codes.items()}
+    coded = {n: known[n] if n in known else Levels.of(str(n), columns[n]) for n in may_be_code[:_MOST_CODES]}
+    codes = {name: code.astype(np.int64) for name, (_, code) in coded.items()}
+    sizes = {name: len(levels) for name, (levels, _) in coded.items()}
     some = np.random.default_rng(0).permutation(n_rows)[:_ROWS_COMPARED]
     drawn: list[Hashable] = []  # the column with the fewest values comes first
     for name in sorted(codes, key=sizes.__getitem__)[::-1]:
@@ -270,7 +284,8 @@ def _classes(columns: Columns, declared: set[Hashable], who: IntArray) -> Iterat
         if source is None:
             drawn.insert(0, name)
         else:
-            yield Lookup.fit(columns[name].rename(name), columns[source].rename(source), who)
+            of = [(coded[n][0], codes[n]) for n in (name, source)]
+            yield Lookup.fit(name, source, of[0], of[1], persons)
 
 
 def _largest(code: IntArray, class_: IntArray) -> IntArray:
@@ -344,7 +359,8 @@ def _candidates(
     z, names = values[column.name], list(others)
     rows = np.random.default_rng(0).permutation(np.flatnonzero(~np.isnan(z)))[:_ROWS_TRIED]
     some, target = np.stack([values[name][rows] for name in names]), z[rows]
-    most = max(4 * _MOST_ERROR * float(np.std(target)), 1.0) if len(rows) else 0.0
+    with np.errstate(over="ignore"):
+        most = max(4 * _MOST_ERROR * float(np.std(target)), 1.0) if len(rows) else 0.0
     places = {
         1: np.arange(len(names))[None],
         2: np.array([*permutations(range(len(names)), 2)], dtype=np.intp).reshape(-1, 2).T,
@@ -412,7 +428,6 @@ def _checked(formula: Formula, values: Values) -> Formula | None:
     both = ~np.isnan(made) & ~np.isnan(z)
     if both.sum() < max(_NEARLY_ALL * (~np.isnan(z)).sum(), _FEWEST_ROWS):
         return None
-    with_rest = replace(formula, rest=f"{formula.column}: rest")
     has_gaps = float(np.isnan(z[~np.isnan(made)]).mean()) > 1 - _NEARLY_ALL
     z, made = z[both], made[both]
     quantum = _MICROSECOND if is_time(formula.dtype) else 10.0**-formula.decimals if formula.decimals is not None else 0
@@ -422,14 +437,23 @@ def _checked(formula: Formula, values: Values) -> Formula | None:
         return None
     holds = np.abs(floats(formula.as_column(made)) - z) < max(quantum, 1e-9 * float(np.abs(z).max())) / 2
     if holds.mean() >= _NEARLY_ALL and holds[is_other].mean() >= _OF_OTHERS:
-        return with_rest if has_gaps else formula
+        return replace(formula, rest=_rest_of(formula)) if has_gaps else formula
     rest, spread = z - made, float(np.subtract(*np.quantile(z[is_other], [0.95, 0.05])))
     if is_time(formula.dtype):
         is_small = float(np.quantile(np.abs(rest - np.median(rest)), 0.75)) <= _MOST_TIME_ERROR * spread
     else:  # an age is a year minus the year of birth, or one less
         step = 1.01 * quantum if quantum >= 1 and spread >= 20 * quantum else 0.0
         is_small = float(np.quantile(np.abs(rest[is_other]), _OF_OTHERS)) <= max(_MOST_ERROR * spread, step)
-    return with_rest if is_small else None
+    if not is_small:
+        return None
+    # The numbers of a formula that does not hold exactly are those of a few rows: the rest takes up their last digits.
+    step = 10.0 ** (np.floor(np.log10(max(spread, 1e-300))) - 3)
+    shift = float(np.rint(formula.shift / step) * step)
+    return replace(formula, shift=shift, weights=[float(f"{w:.4g}") for w in formula.weights], rest=_rest_of(formula))
+
+
+def _rest_of(formula: Formula) -> str:
+    return f"{formula.column}: rest"
 
 
 def _keeps_frequent_value(formula: Formula, values: Values, both: BoolArray, has_it: BoolArray) -> bool:

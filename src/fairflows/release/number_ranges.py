@@ -11,7 +11,8 @@ import pandas as pd
 
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.encoder.base import FloatArray, IntArray
-from fairflows.table.columns import Dtype, Grid, find_grid, from_numbers, numbers
+from fairflows.table.columns import Dtype, from_numbers, numbers
+from fairflows.table.grid import Grid, find_grid
 
 Places = npt.NDArray[np.number]
 BoolArray = npt.NDArray[np.bool_]
@@ -35,8 +36,8 @@ class NumberRanges:
     Examples
     --------
     >>> column = pd.Series(np.arange(0, 1000, 5))
-    >>> ranges = NumberRanges.fit(column, np.arange(200))
-    >>> drawn = ranges.column(ranges.draw(ranges.codes(column), np.random.default_rng(0)))
+    >>> ranges, codes = NumberRanges.fit(column, np.arange(200))
+    >>> drawn = ranges.column(ranges.draw(codes, np.random.default_rng(0)))
     >>> bool((drawn % 5 == 0).all()), bool(drawn.between(5, 990).all())
     (True, True)
     """
@@ -52,10 +53,10 @@ class NumberRanges:
     is_drawn: BoolArray  # (n_ranges,): whether a range holds more than extremes and values of one person
 
     @classmethod
-    def fit(cls, column: pd.Series, who: IntArray) -> NumberRanges | None:
-        """Return the ranges of a column; None if it has no values, or integers too far apart for a grid.
+    def fit(cls, column: pd.Series, persons: IntArray) -> tuple[NumberRanges, IntArray] | None:
+        """Return the ranges of a column, and the range of each row, given the person of each row.
 
-        `who` is the person of each row.
+        None if the column has no values, or integers too far apart for a grid.
         """
         is_known = column.notna().to_numpy()
         known = numbers(column[is_known])
@@ -64,8 +65,11 @@ class NumberRanges:
             return None
         places, is_exact = _places(known, grid)
         # A value that is rounded does not count: the value that it is rounded to may be another person's alone.
-        found = _ranges(places[is_exact], who[is_known][is_exact])
-        return cls(grid, column.dtype, not is_known.all(), *found)
+        found = _ranges(places[is_exact], persons[is_known][is_exact])
+        ranges = cls(grid, column.dtype, not is_known.all(), *found)
+        codes = np.full(len(column), len(ranges.first), dtype=np.int64)
+        codes[is_known] = np.maximum(np.searchsorted(ranges.first, places, side="right") - 1, 0)
+        return ranges, codes
 
     def __len__(self) -> int:
         return len(self.first) + self.has_missing
@@ -74,24 +78,6 @@ class NumberRanges:
     def missing_place(self) -> float:
         """The place of a missing value."""
         return np.nan if self.grid is None else -1
-
-    def places(self, column: pd.Series) -> Places:
-        """Return the place of each value."""
-        is_known = column.notna().to_numpy()
-        places = np.full(len(column), self.missing_place, dtype=self.low.dtype)
-        places[is_known] = _places(numbers(column[is_known]), self.grid)[0]
-        return places
-
-    def is_rounded(self, column: pd.Series) -> BoolArray:
-        """Return which values are not on the grid of the column."""
-        is_rounded = column.notna().to_numpy(copy=True)
-        is_rounded[is_rounded] = ~_places(numbers(column[is_rounded]), self.grid)[1]
-        return is_rounded
-
-    def codes(self, column: pd.Series) -> IntArray:
-        """Return the range of each value; the last level stands for a missing value."""
-        codes = np.maximum(np.searchsorted(self.first, self.places(column), side="right") - 1, 0)
-        return np.where(column.notna().to_numpy(), codes, len(self.first))
 
     def draw(self, codes: IntArray, generator: np.random.Generator) -> Places:
         """Draw a place from each of these ranges."""
@@ -123,22 +109,22 @@ class NumberRanges:
         return column.mask(is_missing) if self.has_missing and is_missing.any() else column
 
 
-def is_shared(codes: npt.NDArray[np.integer], who: npt.NDArray[np.integer], n: int) -> BoolArray:
+def is_shared(codes: npt.NDArray[np.integer], persons: npt.NDArray[np.integer], n: int) -> BoolArray:
     """Return whether two persons or more have each of n values, given the value and the person of every row."""
-    somebody = np.zeros(n, dtype=who.dtype)
-    somebody[codes] = who
-    return np.bincount(codes, who != somebody[codes], minlength=n) > 0
+    somebody = np.zeros(n, dtype=persons.dtype)
+    somebody[codes] = persons
+    return np.bincount(codes, persons != somebody[codes], minlength=n) > 0
 
 
-def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray, BoolArray]:
+def _ranges(places: Places, persons: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray, BoolArray]:
     """Return the first places and rows of the ranges, low, high and rows so far of stretches, and which are drawn."""
-    order = np.lexsort([who, places])
-    places, who = places[order], who[order]
+    order = np.lexsort([persons, places])
+    places, persons = places[order], persons[order]
     start = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))  # of each different value
     end = np.append(start[1:], len(places))
     # A person with m rows counts 1/m in each of them, so a sum of ten takes at least ten persons.
-    weight = np.add.reduceat(1 / np.bincount(who)[who], start)
-    value, count, shared = places[start], end - start, who[start] != who[end - 1]
+    weight = np.add.reduceat(1 / np.bincount(persons)[persons], start)
+    value, count, shared = places[start], end - start, persons[start] != persons[end - 1]
     starts = _first_values(weight)
     of_range = np.searchsorted(starts, np.arange(len(value)), side="right") - 1
     stretch = np.where(shared, np.arange(len(value)), len(value))  # all other values of a range are one stretch
@@ -147,7 +133,7 @@ def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Pl
     is_inner = shared | ~np.isin(np.arange(len(value)), [0, len(value) - 1])
     # Of a stretch of one person alone, the value itself would be drawn.
     alone = is_inner & ~shared
-    is_inner &= shared | is_shared(number[alone], who[start][alone], len(n_rows))[number]
+    is_inner &= shared | is_shared(number[alone], persons[start][alone], len(n_rows))[number]
     is_drawn = np.bincount(of_range, is_inner) > 0  # what is left of other ranges is of one person, and is not drawn
     is_left = is_inner | ~is_drawn[of_range]
     is_there = np.bincount(number, is_left) > 0

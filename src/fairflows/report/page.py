@@ -13,20 +13,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds.cells import has_few_persons
 from fairflows.certificate.certificate import Certificate
 from fairflows.display import MODEL
-from fairflows.encoder.base import Encoder
-from fairflows.release.release import Release
-from fairflows.report import words
+from fairflows.encoder.base import Model
+from fairflows.report import assumptions, numbers, statement_words, table_words, verdict, worth_words
+from fairflows.report.pictures import bounds_of
 from fairflows.table.columns import is_continuous, sorted_values
 from fairflows.table.folders import new_file
 from fairflows.table.table import Table
-from fairflows.worth import Usefulness
+from fairflows.worth.usefulness import Usefulness
 
 Contents: TypeAlias = dict[str, Any]
 """What a report is about, by section: values as JSON has them."""
@@ -50,12 +49,20 @@ class Report:
         """Return the page; a public one leaves out the ranges of columns, and numbers of 1 to 9 rows."""
         template = _environment().get_template("report.html.jinja")
         certificate = Certificate.from_dict(self.contents["certificate"])
-        bounds = certificate.bounds()
+        bounds = bounds_of(certificate)
         if certificate.headline is not None:  # the bound of the model is in the appendix then
             bounds = [bound for bound in bounds if bound.colour != MODEL]
         command = ["fairflows", "check", "certificate.json", *list(certificate.released_files)[:1]]
         return template.render(
-            c=certificate, r=self.contents, public=public, words=words, bounds=bounds, command=shlex.join(command)
+            c=certificate,
+            r=self.contents,
+            public=public,
+            verdict=verdict,
+            statement_words=statement_words,
+            worth_words=worth_words,
+            assumptions=assumptions,
+            bounds=bounds,
+            command=shlex.join(command),
         )
 
     def save(self, path: str | Path, *, public: bool = False) -> None:
@@ -73,7 +80,7 @@ def _environment() -> Environment:
     loader = PackageLoader("fairflows.report", ".")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     for name in ("percent", "percent_at_least", "percent_at_most", "at_least", "without_few"):
-        environment.filters[name] = getattr(words, name)
+        environment.filters[name] = getattr(numbers, name)
     environment.filters |= {"thousands": "{:,}".format, "named": _named}
     return environment
 
@@ -84,20 +91,19 @@ def _named(groups: str, names: Mapping[str, str]) -> str:
 
 
 def report_contents(
-    model: Encoder,
+    model: Model,
     table: Table,
     certificate: Certificate,
     *,
     audit: Audit | None = None,
     before: Audit | None = None,
     usefulness: Usefulness | None = None,
-    rows: pd.DataFrame | None = None,
     split: str = "",
 ) -> Contents:
     """Return the contents of a `Report`, as plain values.
 
-    `audit` and `before` are attacks on the release and on the raw rows; `rows` are the rows that are shared; `split` is
-    a sentence about the parts of the table.
+    `audit` and `before` are attacks on the release and on the raw rows; `split` is a sentence about the parts of the
+    table.
     """
     raw = None
     if before is not None:  # which bounds nothing, because better adversaries may exist
@@ -109,19 +115,19 @@ def report_contents(
         "audit": None if audit is None else audit.to_dict(),
         "before": raw,
         "usefulness": None if usefulness is None else usefulness.to_dict(),
-        "data": _data(table, split, _told_of_columns(model, table, rows)),
+        "data": _data(table, split, _told_of_columns(model, table)),
         "settings": settings_of(model),
     }
 
 
-def _told_of_columns(model: Encoder, table: Table, rows: pd.DataFrame | None) -> list[str]:
+def _told_of_columns(model: Any, table: Table) -> list[str]:
     """Say which columns of shared rows follow from others, which rules they keep, and what a score means."""
-    if not isinstance(model, Release):
+    if not model.traits.draws_rows:
         return []
     notes = [f"Computed instead of drawn: {text}." for text in model.derived]
     notes += [f"True in every shared row: {rule}." for rule in model.rules]
-    notes += [] if rows is None else words.redrawn(rows)
-    scores = [] if model.scores_ is None else list(model.scores_)
+    notes += table_words.redrawn(model.redrawn_, len(table)) if model.rules else []
+    scores = [] if model.cell_scores_ is None else list(model.cell_scores_)
     return notes + [
         f"{name}_score is the probability of {name} = {sorted_values(label)[1]}, given the cell."
         for name, label in table.label_columns().items()
@@ -129,10 +135,10 @@ def _told_of_columns(model: Encoder, table: Table, rows: pd.DataFrame | None) ->
     ]
 
 
-def settings_of(model: Encoder) -> dict[str, str]:
+def settings_of(model: Model) -> dict[str, str]:
     """Return the settings of a model that are not the defaults; never the key."""
     found = {}
-    for step in [model.models_[0].encoder, model] if isinstance(model, Release) else [model]:
+    for step in dict.fromkeys([model.inner_encoder, model]):
         defaults = inspect.signature(type(step)).parameters
         given = {name: v for name, v in step.get_params(deep=False).items() if name not in _NOT_SHOWN}
         changed = [f"{name} = {v!r}" for name, v in given.items() if repr(v) != repr(defaults[name].default)]
@@ -141,7 +147,7 @@ def settings_of(model: Encoder) -> dict[str, str]:
 
 
 def _data(table: Table, split: str, notes: list[str]) -> Contents:
-    summary = table.summary()
+    summary, grouping = table.summary(), table.grouping
     rates = [name for name in summary if name.startswith("P(")]
     columns = table.columns().reset_index(names="name")[["name", "kind", "values", "missing", "range"]]
     return {
@@ -164,5 +170,6 @@ def _data(table: Table, split: str, notes: list[str]) -> Contents:
         "rates_are_public": not has_few_persons(table.label_counts()).any(),
         "columns": columns.astype({"name": str, "range": str}).to_dict("records"),
         "notes": [*table.notes, *notes],
-        "merged": any(names > 1 for names in Counter(table.grouping.merged.values()).values()),
+        "public_notes": [*(n for n in table.notes if n not in grouping.notes), *grouping.public_notes, *notes],
+        "merged": any(names > 1 for names in Counter(grouping.merged.values()).values()),
     }

@@ -21,12 +21,18 @@ from pandas.api.extensions import ExtensionDtype
 
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.frames import check_names
+from fairflows.table.grid import find_grid
 
 Kind = Literal["continuous", "discrete", "categorical"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Dtype: TypeAlias = "np.dtype | ExtensionDtype"
-_NOT_PLAIN = {"list", "dict", "set", "ndarray", "tuple", "bytes", "time", "Decimal"}
+_NOT_PLAIN = {
+    "list", "dict", "set", "ndarray", "tuple", "bytes", "time", "Decimal", "UUID", "Interval", "Period", "interval",
+    "period",
+}  # fmt: skip
 
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # pandas' units of time
+_LARGEST = 1e300  # the width of a column's range is then finite, and so are values far outside
 MOST_NUMBERS = 20
 """Different numbers that may still be the names of classes of a label."""
 
@@ -79,10 +85,17 @@ def numbers(column: pd.Series) -> np.ndarray:
 
 def floats(column: pd.Series) -> npt.NDArray[np.float64]:
     """Return numbers, times as seconds since 1970, or durations as seconds; a missing value is NaN."""
-    if is_time(column.dtype):
-        lasts = column if column.dtype.kind == "m" else column - pd.Timestamp(0, tz=column.dt.tz)
-        column = lasts.dt.total_seconds()
+    if is_time(column.dtype):  # a difference from 1970 would be in nanoseconds, which end in the year 2262
+        times = (column.dt.tz_convert(None) if has_zone(column.dtype) else column).to_numpy()
+        unit = np.datetime_data(times.dtype)[0]
+        return np.where(np.isnat(times), np.nan, times.view(np.int64) / _PER_SECOND[unit])
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def single_precision(values: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """Round numbers as a file of narrower floats holds them; what is beyond its range is infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype=np.float64).astype(np.float32)
 
 
 def from_numbers(values: np.ndarray, dtype: Dtype) -> pd.Series:
@@ -124,10 +137,15 @@ def sorted_values(column: pd.Series) -> list[Hashable]:
     """Return the distinct known values of a column, in order."""
     found = column.unique()
     values = found[~pd.isna(found)].tolist()
+    return [values[place] for place in order_of(values)]
+
+
+def order_of(values: Sequence[Hashable]) -> list[int]:
+    """Return the places of distinct values in their order; values of several types have the order of their text."""
     try:
-        return sorted(values)
-    except TypeError:  # values of several types have no order but that of their text
-        return sorted(values, key=str)
+        return sorted(range(len(values)), key=lambda place: values[place])  # type: ignore[arg-type,return-value]
+    except TypeError:
+        return sorted(range(len(values)), key=lambda place: str(values[place]))
 
 
 def shown(value: object) -> str:
@@ -143,18 +161,35 @@ def check_column(name: str, column: pd.Series) -> None:
     if dtype.kind in "iu":
         return
     if is_number(dtype):
-        is_finite = np.isfinite(floats(column))
-        if not is_finite.all() and (wrong := ~is_finite & ~missing(column)).any():
+        is_held = np.abs(floats(column)) <= _LARGEST
+        if not is_held.all() and (wrong := ~is_held & ~missing(column)).any():
             raise DataError(
-                f"Column {name!r} must hold finite numbers; {int(wrong.sum())} are infinity or too large, the first in "
-                f"row {shown(column.index[wrong][0])}."
+                f"Column {name!r} must hold finite numbers; {int(wrong.sum())} are infinity or too large (above "
+                f"{_LARGEST:g}), the first in row {shown(column.index[wrong][0])}."
             )
-    elif column.dtype == object:
-        found = sorted({type(value).__name__ for value in column.array[~missing(column)]})
-        if len(found) > 1:
-            raise DataError(f"Column {name!r} must hold values of one type; got {', '.join(found)}.")
-        if found and found[0] in _NOT_PLAIN:
-            raise DataError(f"Column {name!r} must hold text, numbers, true and false, or dates; got {found[0]}.")
+        return
+    found = _types_of_values(column)
+    if len(found) > 1:
+        raise DataError(f"Column {name!r} must hold values of one type; got {', '.join(found)}.")
+    check_plain(name, column)
+
+
+def check_plain(name: str, column: pd.Series) -> None:
+    """Raise if a column holds values that a file of text has no place for."""
+    found = next((kind for kind in _types_of_values(column) if kind in _NOT_PLAIN), None)
+    if found is not None:
+        raise DataError(
+            f"Column {name!r} must hold text, numbers, true and false, or dates; got {found}. Convert it to one of "
+            "these (text: astype(str))."
+        )
+
+
+def _types_of_values(column: pd.Series) -> list[str]:
+    """Return the names of the types of a column's values, where the type of the column does not say it."""
+    values = column.cat.categories.to_series() if isinstance(column.dtype, pd.CategoricalDtype) else column
+    if isinstance(values.dtype, pd.IntervalDtype | pd.PeriodDtype):
+        return [str(values.dtype).partition("[")[0]]
+    return sorted({type(v).__name__ for v in values.array[~missing(values)]}) if values.dtype == object else []
 
 
 def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
@@ -363,167 +398,7 @@ def own_type(column: pd.Series) -> pd.Series:
     return _plain(column)
 
 
-def plain_numbers(X: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with numbers in NumPy's own types, with NaN where one is missing."""
-    return with_columns(X, {name: plain for name, column in X.items() if (plain := _plain(column)) is not column})
-
-
 def _plain(column: pd.Series) -> pd.Series:
     if not is_number(column.dtype) or isinstance(column.dtype, np.dtype):
         return column
     return column.astype(np.float64 if column.isna().any() else column.dtype.numpy_dtype)
-
-
-def common_schema(schemas: Sequence[Schema]) -> Schema:
-    """Join the schemas of parts of a table. Raise if they differ.
-
-    Whole numbers and numbers are alike: the column then holds numbers.
-    """
-    first = schemas[0]
-    kinds: dict[Hashable, str] = {}
-    for name in first.kinds:
-        found = {schema.kinds[name] for schema in schemas}
-        if len(found) > 1 and found != {WHOLE, NUMBERS}:
-            one, other = sorted(found)[:2]
-            raise DataError(
-                f"Column {name!r} holds {one} in the persons of one fold and {other} in those of another: the type of "
-                "a column must not depend on the persons that a model encodes. Convert the column to one type."
-            )
-        kinds[name] = found.pop() if len(found) == 1 else NUMBERS
-    return Schema(kinds)
-
-
-# Grids ---------------------------------------------------------------------------------------------------------------
-
-# The grid that a column of numbers lies on: integers, fixed decimals, dates.
-#
-# A value that lies on a grid gives its row away when only the true group's inverse lands on that grid again, so every
-# grid has to be found before it can be filled with noise. A grid here is (origin + step·k) / 10**decimals with integers
-# origin, step and k, so that k and the value determine each other bit for bit: the quotient (or product) of an integer
-# below 2**53 and a power of ten up to 10**22 is the float nearest to the decimal number, which is what reading that
-# number from text gives.
-
-MAX_STEPS = 2**40
-"""Beyond this many steps a float64 cannot hold the step and its noise: the column counts as continuous."""
-
-MIN_ROWS = 32
-"""From this many rows on, a common divisor of all values is a fact about the column (100 is the step of wages in
-hundreds); in fewer rows it may be chance, and the unit of the last decimal, or of time, is taken."""
-
-_EXACT = 2**53  # integers up to here are exact in float64
-_MAX_DECIMALS = 22  # powers of ten up to here are exact in float64
-_TIME_STEPS = (86_400, 3_600, 60, 1)  # day, hour, minute, second
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The values ``(origin + step·k) / 10**decimals`` for k = 0 … n_steps − 1."""
-
-    # In units of the last decimal (dates: of the column's own time unit); thousands have −3 decimals.
-    origin: int
-    step: int
-    decimals: int
-    n_steps: int  # grid points from the smallest to the largest value, both included
-
-    @property
-    def quantum(self) -> float:
-        """Distance between neighbouring values, in the column's own unit."""
-        return float(_in_units(np.float64(self.step), self.decimals))
-
-    def index(self, values: np.ndarray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Return the grid index k of each value (below 0 or above n_steps − 1 outside), and which lie on the grid."""
-        ticks, exact = _ticks(values, self.decimals)
-        offset = _subtract(ticks, self.origin)
-        k, rest = np.divmod(offset, self.step)
-        return np.where(2 * rest >= self.step, k + 1, k), exact & (rest == 0)
-
-    def value(self, k: npt.NDArray[np.int64], dtype: np.dtype) -> np.ndarray:
-        """Return the column's values at grid indices k, in the column's own type."""
-        k = self._held(k, dtype)
-        origin = np.uint64(self.origin % 2**64)
-        # Unsigned arithmetic wraps where signed would overflow; the sum itself is within the type.
-        ticks = k.astype(np.uint64) * np.uint64(self.step) + origin
-        if dtype.kind in "mM":
-            return ticks.view(np.int64).view(dtype)
-        if dtype.kind == "u":
-            return ticks.astype(dtype)
-        signed = ticks.view(np.int64)
-        return signed.astype(dtype) if dtype.kind == "i" else _in_units(signed, self.decimals).astype(dtype)
-
-    def _held(self, k: npt.NDArray[np.int64], dtype: np.dtype) -> npt.NDArray[np.int64]:
-        """Clip indices to the values that the type holds, because integers beyond them would wrap around."""
-        info = np.iinfo(dtype if dtype.kind in "iu" else np.int64)
-        low, high = -((self.origin - int(info.min)) // self.step), (int(info.max) - self.origin) // self.step
-        return np.clip(k, max(low, -(2**63)), min(high, 2**63 - 1))
-
-
-def find_grid(values: np.ndarray) -> Grid | None:
-    """Return the coarsest grid that all values, finite numbers or times, lie on, or None.
-
-    Examples
-    --------
-    >>> find_grid(np.array([0.25, 1.5, 3.0]))
-    Grid(origin=25, step=1, decimals=2, n_steps=276)
-    >>> find_grid(np.array([np.pi, np.e])) is None
-    True
-    """
-    if values.dtype.kind in "iu":
-        return _grid_of_ticks(_ticks(values, 0)[0], decimals=0, units=(1,))
-    if values.dtype.kind in "mM":
-        return _grid_of_ticks(_ticks(values, 0)[0], decimals=0, units=_time_units(values.dtype))
-    largest = float(np.abs(values.astype(np.float64)).max())
-    sample = values[:: max(1, len(values) // 256)]
-    for decimals in range(0 if largest < _EXACT else -_MAX_DECIMALS, _MAX_DECIMALS + 1):
-        if _in_units(largest, -decimals) >= _EXACT:
-            return None
-        if not _ticks(sample, decimals)[1].all():
-            continue  # most columns that fail do so here, at the price of a few rows
-        ticks, exact = _ticks(values, decimals)
-        if exact.all():
-            # With enough decimals every float is on some grid: only a grid coarse in its own unit counts.
-            is_coarse = decimals == 0 or ticks.max() - ticks.min() <= MAX_STEPS
-            return _grid_of_ticks(ticks, decimals, units=(1,)) if is_coarse else None
-    return None
-
-
-def _ticks(values: np.ndarray, decimals: int) -> tuple[np.ndarray, npt.NDArray[np.bool_]]:
-    """Return values as whole numbers of the last decimal, and which of them are exactly that."""
-    if values.dtype.kind in "mM":
-        return values.view(np.int64), np.ones(len(values), dtype=bool)
-    if values.dtype.kind in "iu" and decimals == 0:
-        wide = np.uint64 if values.dtype.kind == "u" else np.int64
-        return values.astype(wide), np.ones(len(values), dtype=bool)
-    scaled = np.clip(np.rint(_in_units(values.astype(np.float64), -decimals)), -(2.0**63), 2.0**64 - 2048)
-    exact = (np.abs(scaled) < _EXACT) | (decimals == 0)
-    ticks = np.where(scaled < 2.0**63, scaled, scaled - 2.0**64).astype(np.int64)  # modulo 2**64, as in `_subtract`
-    return ticks, exact & (_in_units(scaled, decimals).astype(values.dtype) == values)
-
-
-def _in_units(ticks: Any, decimals: int) -> Any:
-    """Return ticks / 10**decimals, by a power of ten that float64 holds exactly."""
-    return ticks / 10.0**decimals if decimals >= 0 else ticks * 10.0**-decimals
-
-
-def _subtract(ticks: np.ndarray, origin: int) -> npt.NDArray[np.int64]:
-    """Return ticks minus origin, for signed and unsigned ticks alike: modulo 2**64 the difference is the same."""
-    return (ticks.astype(np.uint64) - np.uint64(origin % 2**64)).view(np.int64)
-
-
-def _time_units(dtype: np.dtype) -> tuple[int, ...]:
-    """Return day, hour, minute, second and below, coarsest first, in ticks of a datetime64 or timedelta64 type."""
-    second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[np.datetime_data(dtype)[0]]  # pandas has no other unit
-    below = (second // 10**3, second // 10**6, second // 10**9)
-    return tuple(unit for unit in (*(second * n for n in _TIME_STEPS), *below) if unit >= 1)
-
-
-def _grid_of_ticks(ticks: np.ndarray, decimals: int, units: tuple[int, ...]) -> Grid | None:
-    origin, top = int(ticks.min()), int(ticks.max())
-    if origin == top:
-        return Grid(origin, 1, decimals, 1)
-    if top - origin >= 2**63:
-        return None
-    step = int(np.gcd.reduce(_subtract(ticks, origin)))
-    if len(ticks) < MIN_ROWS:
-        step = next((unit for unit in units if step % unit == 0), 1)
-    n_steps = (top - origin) // step + 1
-    return Grid(origin, step, decimals, n_steps) if n_steps <= MAX_STEPS else None

@@ -1,7 +1,7 @@
 """Write files and folders that appear whole or not at all: beside the target first, then renamed into place.
 
 If a path is a link, its target is written, and the link stays. A process that is killed leaves a hidden file or private
-folder (``.NAME.partial-…``) beside the target, never a partial target.
+folder (``.NAME.partial-…``, ``.NAME.lock``) beside the target, never a partial target.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fairflows.exceptions import DataError
+
+_held: dict[Path, int] = {}  # locks that are held, and the thread that holds each
 
 
 def check_file(target: Path, *sources: Path | None) -> None:
@@ -42,21 +45,43 @@ def check_folder(target: Path) -> None:
 def refuse_other_files(folder: Path, names: Collection[str]) -> None:
     """Raise if a folder to be replaced holds other files than these and the remains of killed writers."""
     for path in sorted(folder.iterdir()):
-        if path.name not in names and ".partial-" not in path.name:
+        is_remains = path.name.startswith(".") and (".partial-" in path.name or path.name.endswith(".lock"))
+        if path.name not in names and not is_remains:
             raise DataError(f"{folder}: holds {path.name!r}, which fairflows did not write; choose another folder.")
+
+
+@contextmanager
+def locked(target: Path, *, wait: bool = True) -> Iterator[None]:
+    """Keep other processes and threads from writing a file or folder for the time of the block.
+
+    Within the block, the same thread may lock the target again. Where another one holds the lock, wait, or raise.
+    """
+    path = _real(target).parent / f".{_real(target).name}.lock"
+    if _held.get(path) == threading.get_ident():
+        yield
+        return
+    file = _open_locked(path, target, wait)
+    _held[path] = threading.get_ident()
+    try:
+        yield
+    finally:
+        del _held[path]
+        path.unlink(missing_ok=True)
+        os.close(file)
 
 
 @contextmanager
 def new_file(target: Path) -> Iterator[Path]:
     """Yield a path to write to. The file takes its place at `target` if the block ends well, else it is removed."""
     check_file(target)
-    target = _real(target)
-    side = target.parent / f"{_side_name(target)}{secrets.token_hex(8)}"
+    real = _real(target)
+    side = real.parent / f"{_side_name(real)}{secrets.token_hex(8)}"
     try:
-        yield side
-        _sync(side)
-        os.replace(side, target)
-        _sync(target.parent)
+        with _named_errors(target):
+            yield side
+            _sync(side)
+            os.replace(side, real)
+            _sync(real.parent)
     finally:
         side.unlink(missing_ok=True)
 
@@ -65,25 +90,27 @@ def new_file(target: Path) -> Iterator[Path]:
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield a private folder (0700) to fill. It takes the place of `target` if the block ends well."""
     check_folder(target)
-    target = _real(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with side_folder(target) as side:
-        yield side
-        for path in (side, *side.rglob("*")):
-            _sync(path)
-        _take_place(side, target)
-        _sync(target.parent)
+    real = _real(target)
+    with _named_errors(target):
+        real.parent.mkdir(parents=True, exist_ok=True)
+        with side_folder(real) as side:
+            yield side
+            for path in (side, *side.rglob("*")):
+                _sync(path)
+            _take_place(side, real)
+            _sync(real.parent)
 
 
 @contextmanager
 def side_folder(target: Path) -> Iterator[Path]:
     """Yield a private folder beside `target` for the time of the block."""
-    target = _real(target)
-    folder = Path(tempfile.mkdtemp(prefix=_side_name(target), dir=target.parent))  # mkdtemp makes it 0700
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    real = _real(target)
+    with _named_errors(target):
+        folder = Path(tempfile.mkdtemp(prefix=_side_name(real), dir=real.parent))  # mkdtemp makes it 0700
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -99,6 +126,46 @@ def settle_folder(target: Path) -> None:
         _previous(target).rename(target)
 
 
+def _open_locked(path: Path, target: Path, wait: bool) -> int:
+    """Open and lock a file that stands for the right to write a target; return its descriptor."""
+    import fcntl  # which Windows lacks
+
+    while True:
+        with _named_errors(target):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        is_mine = False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_mine = path.exists() and os.path.samestat(os.fstat(file), os.stat(path))  # else it was removed meanwhile
+        except BlockingIOError:
+            raise DataError(f"{target}: another process is writing it; wait for it, or choose another place.") from None
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise DataError(
+                f"{target}: cannot be locked ({error.strerror}): choose a place on another disk."
+            ) from error
+        finally:
+            if not is_mine:
+                os.close(file)
+        if is_mine:
+            return file
+
+
+@contextmanager
+def _named_errors(target: Path) -> Iterator[None]:
+    """Turn errors of the system while a target is written into a `DataError` that names it."""
+    try:
+        yield
+    except (OSError, DataError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__  # of a file in a folder that is written
+        if not isinstance(cause, OSError):
+            raise
+        reason = os.strerror(cause.errno) if cause.errno else " ".join(str(cause).split())
+        raise DataError(f"{target}: cannot be written: {reason}.") from cause
+
+
 def _take_place(side: Path, target: Path) -> None:
     """Move the old folder aside and the new one into its place."""
     settle_folder(target)
@@ -106,7 +173,11 @@ def _take_place(side: Path, target: Path) -> None:
     shutil.rmtree(previous, ignore_errors=True)
     if target.exists():
         target.rename(previous)
-    side.rename(target)
+    try:
+        side.rename(target)
+    except BaseException:  # also an interruption
+        settle_folder(target)
+        raise
     shutil.rmtree(previous, ignore_errors=True)
 
 

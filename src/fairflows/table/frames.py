@@ -111,6 +111,13 @@ def from_arrow(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
+def is_categories_of_objects(kind: pa.DataType) -> bool:
+    """Return whether a type is one of categories that pandas cannot take from Arrow, such as intervals."""
+    if not pa.types.is_dictionary(kind):
+        return False
+    return pa.types.is_nested(kind.value_type) or isinstance(kind.value_type, pa.BaseExtensionType)
+
+
 def _held(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Convert a column to a type that pandas can hold."""
     kind = column.type
@@ -118,6 +125,8 @@ def _held(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.timestamp("ms"))
     if pa.types.is_decimal(kind):
         return _from_decimal(column)
+    if is_categories_of_objects(kind):
+        return pa.chunked_array([part.dictionary_decode() for part in column.chunks], kind.value_type)
     if pa.types.is_dictionary(kind) and pa.types.is_unsigned_integer(kind.index_type):
         # As polars counts categories, and pyarrow before 23 cannot hand over.
         return column.cast(pa.dictionary(pa.int64(), kind.value_type, kind.ordered))
@@ -147,8 +156,8 @@ def _without_objects(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _plain(column: pd.Series) -> pd.Series | None:
     """Return a column in a type of pandas' own; None if it is, or holds objects that pandas has no type for."""
-    if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind in "mM":
-        return from_arrow(pa.table({"time": pa.array(column)}))["time"].set_axis(column.index)
+    if isinstance(column.dtype, pd.ArrowDtype):
+        return from_arrow(pa.table({"column": pa.array(column)}))["column"].set_axis(column.index)
     if isinstance(column.dtype, pd.SparseDtype):
         return column.sparse.to_dense()
     if column.dtype != object:

@@ -15,7 +15,18 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError, check_count, warn_user
-from fairflows.table.columns import Schema, check_known, floats, is_number, kind_of_values, of_one_type, printed
+from fairflows.table.columns import (
+    Schema,
+    check_column,
+    check_known,
+    floats,
+    is_number,
+    kind_of_values,
+    of_one_type,
+    printed,
+    single_precision,
+    whole_where_exact,
+)
 
 OTHER = "other"
 """The name of the group that small groups are merged into."""
@@ -40,6 +51,7 @@ class Grouping:
         What each sensitive column holds before it is grouped, in the words of a `Schema`.
     cuts : dict
         The cut points of a column of numbers, in order. A value belongs to the group above a cut point that it equals.
+        Both are compared in single precision, because a later file may hold 0.7 as a float of 32 or of 64 bits.
     merged : dict
         The final name of every group if small groups were merged, else empty.
     missing : bool
@@ -63,14 +75,27 @@ class Grouping:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the groups for the reader of any result."""
-        cut = [f"{name} was cut into groups: {', '.join(_cut_names(points))}" for name, points in self.cuts.items()]
-        others: dict[str, list[str]] = {}
-        for before, group in self.merged.items():
-            others.setdefault(group, []).append(before)
+        """Notes on the groups for the owner of the table."""
+        merged = [f"{_listed(names)} are one group, {group!r}" for group, names in self._parts_of_merged().items()]
+        return self._notes_on_values() + merged
+
+    @property
+    def public_notes(self) -> list[str]:
+        """Notes on the groups for receivers of a release, who must not learn the names of small groups."""
+        return self._notes_on_values() + [f"small groups are one group, {group!r}" for group in self._parts_of_merged()]
+
+    def _notes_on_values(self) -> list[str]:
+        found = [f"{name} was cut into groups: {', '.join(_cut_names(points))}" for name, points in self.cuts.items()]
         if self.missing:
-            cut.append(f"rows without {' or '.join(self.kinds)} are a group of their own, {MISSING!r}")
-        return cut + [f"{_listed(names)} are one group, {group!r}" for group, names in others.items() if len(names) > 1]
+            found.append(f"rows without {' or '.join(self.kinds)} are a group of their own, {MISSING!r}")
+        return found
+
+    def _parts_of_merged(self) -> dict[str, list[str]]:
+        """Return the groups that each merged group was made of."""
+        parts: dict[str, list[str]] = {}
+        for before, group in self.merged.items():
+            parts.setdefault(group, []).append(before)
+        return {group: names for group, names in parts.items() if len(names) > 1}
 
     def schema(self, columns: Sequence[str]) -> Schema:
         """Return the required kinds of sensitive columns with these names in a later table, in order."""
@@ -88,7 +113,7 @@ class Grouping:
         columns = _of_one_type(columns.set_axis(list(self.kinds), axis=1))
         columns = Schema(self.kinds).apply(columns)
         parts = {
-            column: _cut(columns[column], self.cuts[column]) if column in self.cuts else columns[column]
+            column: _cut(column, columns[column], self.cuts[column]) if column in self.cuts else _plain(columns[column])
             for column in self.kinds
         }
         if self.missing:
@@ -182,7 +207,7 @@ def joined(columns: pd.DataFrame) -> pd.Series:
     """Return one group for each combination of values that occurs: 'sex=female, race=black'."""
     if columns.shape[1] == 1:
         return columns.iloc[:, 0]
-    texts = [columns[name].map(lambda value, name=name: f"{name}={value}", na_action="ignore") for name in columns]
+    texts = [f"{name}=" + _as_text(columns[name]) for name in columns]
     together = texts[0].str.cat(texts[1:], sep=", ")
     if together.nunique() != len(columns.dropna().drop_duplicates()):
         raise DataError(f"The values of {', '.join(map(repr, columns))} run together when joined; rename some.")
@@ -194,11 +219,21 @@ def _cut_points(name: str, column: pd.Series, wanted: Sequence[float]) -> list[f
     if not is_number(column.dtype) or column.isna().all():
         found = kind_of_values(column)
         raise DataError(f"Column {name!r} must hold numbers to be cut into groups; it holds {found}.")
+    check_column(name, column)
     values = column.dropna().to_numpy(dtype=np.float64)
     points = [float(point) for point in wanted]
-    if not points or not np.isfinite(points).all() or any(b <= a for a, b in pairwise(points)):
+    held_points = single_precision(points)
+    if not points or not np.isfinite(held_points).all() or any(b <= a for a, b in pairwise(held_points)):
         raise DataError(f"groups must have cut points in rising order for column {name!r}; got {wanted!r}.")
-    counts = np.histogram(values, [-np.inf, *points, np.inf])[0]
+    for point, held in zip(points, held_points.astype(np.float64), strict=True):
+        is_other = (values != point) & ((values != held) | point.is_integer())
+        alike = values[(single_precision(values) == held) & is_other]
+        if len(alike):
+            raise DataError(
+                f"Column {name!r} holds {float(alike[0])!r}, which a float of 32 bits cannot tell from the cut point "
+                f"{point!r}: a file with such floats would have other groups. Choose a cut point between two values."
+            )
+    counts = np.bincount(np.digitize(single_precision(values), held_points), minlength=len(points) + 1)
     if not counts.all():
         empty = _cut_names(points)[int(np.argmin(counts > 0))]
         raise DataError(
@@ -214,9 +249,20 @@ def _cut_names(points: Sequence[float]) -> list[str]:
     return [f"under {texts[0]}", *between, f"{texts[-1]} and over"]
 
 
-def _cut(column: pd.Series, points: Sequence[float]) -> pd.Series:
-    group = np.array(_cut_names(points), dtype=object)[np.digitize(floats(column), points)]
+def _cut(name: str, column: pd.Series, points: Sequence[float]) -> pd.Series:
+    """Return the group of each value, the same whether a file holds it as a float of 32 or of 64 bits."""
+    check_column(name, column)
+    if column.dtype == np.float16:
+        raise DataError(f"Column {name!r} must hold floats of at least 32 bits to be cut into groups; got float16.")
+    place = np.digitize(single_precision(floats(column)), single_precision(points))
+    group = np.array(_cut_names(points), dtype=object)[place]
     return pd.Series(group, index=column.index, dtype=object).where(column.notna())
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    """Return codes such as 0.0 and 1.0 as whole numbers, which they become in parts of a table, too."""
+    is_known_number = is_number(column.dtype) and not column.isna().any()
+    return whole_where_exact(column) if is_known_number else column
 
 
 def _merged(group: pd.Series, fewest: int, identifier: pd.Series | None) -> dict[str, str]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
+
+import msgspec
 
 from fairflows.exceptions import DataError
+
+T = TypeVar("T")
 
 _DEEPEST = 100  # levels; a saved model has about 30, and Python's stack has room for some 300 levels of reading
 _TOO_DEEP = f"nested more than {_DEEPEST} levels deep"
@@ -57,12 +59,13 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return the JSON value that a text holds. Raise if it is nested too deeply, or an object has a name twice.
+    """Return the JSON value that a text holds.
 
-    Of two values under one name parsers take the first or the last: two readers would read different things.
+    Raise if it is nested too deeply, if an object has a name twice, or if a number is not finite. Of two values under
+    one name parsers take the first or the last: two readers would read different things.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_with_names_once)
+        value = json.loads(text, object_pairs_hook=_with_names_once, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
         raise DataError(_TOO_DEEP) from None
     except ValueError as error:
@@ -76,6 +79,13 @@ def parse_json(text: str) -> Any:
     raise DataError(_TOO_DEEP)
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text:.40} is no finite number")
+    return value
+
+
 def _with_names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -84,67 +94,37 @@ def _with_names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-@cache  # a certificate is written and sealed many times, and to resolve its types takes a millisecond
-def stated_fields(cls: type) -> dict[str, tuple[Field[Any], object]]:
-    """Return the fields of a dataclass that its JSON states, with their types: those that comparisons use."""
-    types = get_type_hints(cls)
-    return {f.name: (f, types[f.name]) for f in fields(cls) if f.compare}
+def read_as(value: object, kind: type[T], what: str = "", *, hidden: Collection[str] = ()) -> T:
+    """Convert a value from JSON to a dataclass, whose annotations are the rules of its fields.
+
+    Raise a `ValueError` that names the field, what came, and the rule. `what` is the name of the value in messages, by
+    default that of its class. JSON does not state the `hidden` fields.
+    """
+    what = what or f"a {re.sub('(?<=[a-z])(?=[A-Z])', ' ', kind.__name__).lower()}"
+    try:
+        found = msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        rule, _, place = str(error).partition(" - at `$.")
+        said = f" state {place[:-1]} = {_at(value, place)!r:.40}" if place else " be read"
+        raise ValueError(f"{what} cannot{said}: {rule[0].lower()}{rule[1:].rstrip('.')}.") from None
+    stated = {name: item for name, item in msgspec.to_builtins(found).items() if name not in hidden}
+    for name in _unknown(value, stated):
+        raise ValueError(f"{what} has no field {name!r:.80}.")
+    return found
 
 
-def is_required(f: Field[Any]) -> bool:
-    """Return whether a field has no default, so that JSON must state it."""
-    return f.default is f.default_factory is MISSING
-
-
-def read_as(value: object, kind: Any) -> Any:
-    """Convert a value from JSON to a type: lists may become tuples, and objects dataclasses. Raise a `ValueError`."""
-    parts = get_args(kind)
-    if get_origin(kind) is Literal:
-        return _checked(value, isinstance(value, str) and value in parts)
-    if isinstance(kind, UnionType):
-        return _read_as_one_of(value, parts)
-    if get_origin(kind) in (tuple, list):
-        return get_origin(kind)(read_as(item, parts[0]) for item in _checked(value, isinstance(value, list)))
-    if get_origin(kind) is dict:
-        items = _checked(value, isinstance(value, dict)).items()
-        return {name: read_as(item, parts[1]) for name, item in items}
-    if is_dataclass(kind) and isinstance(kind, type):
-        return _read_as_dataclass(value, kind)
-    if kind is float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        return _checked(value, is_number)
-    return _checked(value, value is None if kind is NoneType else type(value) is kind)
-
-
-def _read_as_one_of(value: object, kinds: tuple[object, ...]) -> object:
-    for kind in kinds:
-        try:
-            return read_as(value, kind)
-        except ValueError:
-            continue
-    raise ValueError(f"{value!r:.40} is of another type.")
-
-
-def _read_as_dataclass(value: object, cls: type) -> object:
-    stated = stated_fields(cls)
-    what = f"a {re.sub('(?<=[a-z])(?=[A-Z])', ' ', cls.__name__).lower()}"
-    values = _checked(value, isinstance(value, dict))
-    for name in values:
-        if name not in stated:
-            raise ValueError(f"{what} has no field {name!r:.40}.")
-    for name, (f, _) in stated.items():
-        if name not in values and is_required(f):
-            raise ValueError(f"{what} must state {name!r}.")
-    read = {}
-    for name, item in values.items():
-        try:
-            read[name] = read_as(item, stated[name][1])
-        except ValueError:
-            raise ValueError(f"{what} cannot state {name} = {item!r:.40}.") from None
-    return cls(**read)
-
-
-def _checked(value: object, is_right: bool) -> Any:
-    if not is_right:
-        raise ValueError(f"{value!r:.40} is of another type.")
+def _at(value: Any, place: str) -> object:
+    """Return the part of a value at a place; of ``n[...]``, where the name inside is open, all of ``n``."""
+    for name, number in re.findall(r"(\w+)|\[(\d+)\]", place.partition("[...]")[0]):
+        value = value[name] if name else value[int(number)]
     return value
+
+
+def _unknown(value: Any, stated: Any) -> Iterator[str]:
+    """Yield the names in a value that its type does not have, and that `msgspec` leaves out."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from [f"{name}.{below}" for below in _unknown(item, stated[name])] if name in stated else [name]
+    elif isinstance(value, list):
+        for pair in zip(value, stated, strict=True):
+            yield from _unknown(*pair)

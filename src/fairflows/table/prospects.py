@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
-from fairflows.bounds.shared_table import most_cells_known_half
 from fairflows.exceptions import DataError
 from fairflows.table.columns import has_order, is_number, is_time
 from fairflows.table.table import Table, naming_rows
@@ -31,6 +29,7 @@ _BINS = 20  # of the numbers of a column that may reveal the group
 _MANY_GROUPS = 8
 _FEWEST_OF_A_NUMBER = 100  # persons of each of many groups that are numbers; with fewer, the numbers are not codes
 _MOST_LISTED = 8  # names in one finding
+_DELTA = 0.01  # of bounds that are planned
 
 
 def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> dict[str, str]:
@@ -151,8 +150,8 @@ def _of_groups(table: Table) -> Iterator[str]:
 
 
 def _allows_two_cells(n_group: float, n_largest: float, target: float) -> bool:
-    """Return whether a group can have two cells with ten persons each, by the rule of `plan_cells`."""
-    return n_group >= 2 * (FEWEST_PERSONS + 1) - 1 and most_cells_known_half([n_group, n_largest], target) >= 2
+    """Return whether a group can have two cells with ten persons each."""
+    return n_group >= 1 and plan_cells([n_group, n_largest], target, _DELTA) is not None
 
 
 def _persons_by_group(table: Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:

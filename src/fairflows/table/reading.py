@@ -4,18 +4,17 @@ A CSV file does not say how it is written. Its separator is read off the header 
 and everything else is stated (`TextFormat`). A file that could be read in two ways is an error that names the settings
 that decide.
 
-Nor does it say what its columns hold. A column holds whole numbers, numbers, true and false, dates or times if every
-field can be read so without loss, else text. Leading zeros ("00123") and whole numbers beyond 64 bits make a column
-text, because a number would change them. An empty field is missing; NA, null and the like are missing among numbers and
-times, and text among text.
+Nor does it say what its columns hold: see `fairflows.table.text_types`.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import mmap
 import re
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +22,13 @@ from typing import Literal
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import BOOLEANS, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema, check_known
+from fairflows.table.columns import TEXT, Schema, check_known
 from fairflows.table.frames import check_names, from_arrow
+from fairflows.table.text_types import DAYS, ZONED, any_matches, cast_texts, column_types, known_texts, time_format
 
 PACKED_SUFFIXES = {".gz", ".bz2", ".zst", ".lz4"}  # which pyarrow opens
 _KINDS: dict[str, Literal["csv", "excel", "parquet"]] = {
@@ -37,31 +36,12 @@ _KINDS: dict[str, Literal["csv", "excel", "parquet"]] = {
     **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
-_SEPARATORS = (",", ";", "\t", "|")
+SEPARATORS = (",", ";", "\t", "|")
 _BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
 _OTHER_ENCODING = "state its encoding, such as encoding='cp1252' (Windows in western Europe) or encoding='utf-16'."
 _UNNAMED = re.compile(r"__index_level_\d+__")  # pandas' name of an index without a name
 
-_MISSING = pa.array(["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"])
-_TRUTHS = pa.array(["True", "TRUE", "true", "False", "FALSE", "false"])
-_NOT_A_NUMBER = r"^[+-]?0[0-9xX]"  # leading zeros, which a number would lose, and 0x10, which Arrow would take for 16
-_LONG = r"^[+-]?[0-9]{19,}$"  # whole numbers that floats would round
-
-_TIME = re.compile(r"[0-9-]{10}(?P<mark>[T ])\d\d:\d\d(?P<seconds>:\d\d)?(?P<zone>Z|\+00:00)?")
 TIME_FORMATS = "time formats"
-
-_NUMBERS = (pa.int64(), pa.uint64(), pa.float64())
-_DAYS = (pa.date32(), pa.timestamp("us"))
-_MOMENTS = (pa.timestamp("us", "UTC"),)
-_ANY = (*_NUMBERS, pa.bool_(), *_DAYS, *_MOMENTS, pa.string())
-_OF_KIND = {
-    TEXT: (pa.string(),),
-    BOOLEANS: (pa.bool_(),),
-    WHOLE: _NUMBERS,  # the codec rounds or refuses a number in between
-    NUMBERS: (pa.float64(),),
-    TIMES: _DAYS,
-    MOMENTS: _MOMENTS,
-}
 
 
 @dataclass(frozen=True)
@@ -197,8 +177,10 @@ class TextRows:
     time_formats: Mapping[str, str] = {}  # how columns of times are written, after they were read
 
     def __init__(self, path: Path, stated: TextFormat, content: pa.Buffer | None = None) -> None:
+        is_utf8 = (stated.encoding or "utf-8").lower() in ("utf-8", "utf8")
+        if content is None and not is_utf8:
+            content = _in_utf8(path, str(stated.encoding))
         self._source = str(path) if content is None else content
-        self._encoding = stated.encoding or "utf-8"
         self._separator = stated.separator or self._separator_of_header()
         usual, other = (",", ".") if self._separator == ";" else (".", ",")
         self._decimal = stated.decimal or usual
@@ -215,10 +197,10 @@ class TextRows:
 
     def read(self, kinds: Mapping[str, str]) -> pa.Table:
         """Return all rows; `kinds` states the required kinds of some columns, as a `Schema` does."""
-        texts = list(self._texts(self.columns))
+        texts = list(self.texts(self.columns))
         types = column_types(texts, kinds, self._decimal, self._other_decimal)
         table = pa.Table.from_batches(texts)
-        formats = {name: _time_format(table[name]) for name, kind in types.items() if kind in (*_DAYS[1:], *_MOMENTS)}
+        formats = {name: time_format(table[name]) for name, kind in types.items() if kind in (*DAYS[1:], *ZONED)}
         self.time_formats = {name: found for name, found in formats.items() if found}
         return self._typed(table, types)
 
@@ -227,8 +209,8 @@ class TextRows:
 
         The file is read twice, because a column of digits may hold a word further down.
         """
-        types = column_types(self._texts(columns), kinds, self._decimal, self._other_decimal)
-        for texts in self._texts(columns):
+        types = column_types(self.texts(columns), kinds, self._decimal, self._other_decimal)
+        for texts in self.texts(columns):
             table = pa.Table.from_batches([texts])
             for start in range(0, table.num_rows, batch_rows):
                 yield self._typed(table.slice(start, batch_rows), types)
@@ -236,7 +218,7 @@ class TextRows:
     def _typed(self, table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
         for place, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
             if types[name] != pa.string():
-                table = table.set_column(place, name, _cast(_known(column), types[name], self._decimal))
+                table = table.set_column(place, name, cast_texts(known_texts(column), types[name], self._decimal))
         return table
 
     def _separator_of_header(self) -> str:
@@ -245,25 +227,22 @@ class TextRows:
             line = next((line for line in lines if line.strip()), "")
         if "\0" in line:
             raise UnicodeDecodeError("utf-8", b"", 0, 1, "bytes of zero")
-        found = [mark for mark in _SEPARATORS if line and len(next(csv.reader([line], delimiter=mark))) > 1]
+        found = [mark for mark in SEPARATORS if line and len(next(csv.reader([line], delimiter=mark))) > 1]
         if len(found) > 1:
             settings = " or ".join(f"separator={mark!r}" for mark in found)
             raise DataError(f"the header line has several separators: state the one between two fields ({settings}).")
         return found[0] if found else ","
 
     def _lines(self) -> io.TextIOWrapper:
-        encoding = "utf-8-sig" if self._encoding.lower() in ("utf-8", "utf8") else self._encoding
-        return io.TextIOWrapper(pa.input_stream(self._source), encoding, newline="")
+        return io.TextIOWrapper(pa.input_stream(self._source), "utf-8-sig", newline="")
 
-    def _texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns as text, with empty fields missing, some thousand rows at a time."""
         fields = [f"f{self.columns.index(name)}" for name in columns]
         # Columns go by their place, because names may be empty: the header is read as a row, and dropped.
         reader = pyarrow.csv.open_csv(
             pa.input_stream(self._source),
-            pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=_BLOCK, autogenerate_column_names=True, encoding=self._encoding
-            ),
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=True),
             pyarrow.csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
             pyarrow.csv.ConvertOptions(
                 include_columns=fields,
@@ -275,7 +254,7 @@ class TextRows:
         has_line_ends = False
         for number, batch in enumerate(reader):
             rows = batch.slice(0 if number else 1)
-            has_line_ends = has_line_ends or any(_matches(column, "[\\r\\n]") for column in rows.columns)
+            has_line_ends = has_line_ends or any(any_matches(column, "[\\r\\n]") for column in rows.columns)
             yield pa.RecordBatch.from_arrays(rows.columns, names=list(columns))
         if has_line_ends:
             self._refuse_open_quotes()
@@ -289,6 +268,19 @@ class TextRows:
                     pass
             except csv.Error as error:
                 raise DataError(f"a quote before line {rows.line_num:,} is never closed ({error}).") from None
+
+
+def _in_utf8(path: Path, encoding: str) -> pa.Buffer:
+    """Return a text in UTF-8, by way of a private temporary file.
+
+    Arrow would call Python's decoder in a thread, which aborts the process if Python has ended by then.
+    """
+    with tempfile.TemporaryFile() as file:
+        with io.TextIOWrapper(pa.input_stream(str(path)), encoding, newline="") as text:
+            while block := text.read(_BLOCK):
+                file.write(block.encode())
+        file.flush()
+        return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b"")
 
 
 def _sheet(path: Path) -> pa.Buffer:
@@ -324,134 +316,3 @@ class ParquetRows:
         """Yield these columns, `batch_rows` rows at a time."""
         for batch in self._file.iter_batches(batch_rows, columns=list(columns), use_threads=False):
             yield pa.Table.from_batches([batch]).replace_schema_metadata(None).select(list(columns))
-
-
-def column_types(
-    batches: Iterable[pa.RecordBatch],
-    kinds: Mapping[str, str],
-    decimal: str = ".",
-    other_decimal: str | None = None,
-) -> dict[str, pa.DataType]:
-    """Return the type of each column of text over all batches; a column without a value counts as numbers.
-
-    A field that does not fit `kinds`, what a column must hold, is a `DataError`. So is text that would be numbers with
-    the other decimal mark, if one is given.
-    """
-    types: dict[str, pa.DataType] = {}
-    n_rows = 1  # the header
-    for batch in batches:
-        for name in batch.schema.names:
-            fields, candidates = _known(batch[name]), _OF_KIND.get(kinds.get(name, ""), _ANY)
-            found = _narrowest(fields, candidates, decimal)
-            if found is None:
-                place = next(j for j in range(len(fields)) if not _can_be(fields[j : j + 1], candidates[-1], decimal))
-                raise DataError(
-                    f"column {name!r} must hold {kinds[name]}, as in the rows that the model was fitted on; row "
-                    f"{n_rows + place + 1} (the header is row 1) holds {batch[name][place].as_py()!r}."
-                )
-            if other_decimal and found == pa.string() and candidates == _ANY:
-                _refuse_other_decimal(name, fields, decimal, other_decimal)
-            types[name] = _join(types.get(name, pa.null()), found)
-        n_rows += batch.num_rows
-    return {name: pa.float64() if pa.types.is_null(kind) else kind for name, kind in types.items()}
-
-
-def _refuse_other_decimal(name: str, fields: pa.Array, decimal: str, other: str) -> None:
-    if _narrowest(fields, _ANY, other) == pa.float64():
-        example = fields.filter(pc.match_substring(fields, other))[0].as_py()
-        raise DataError(
-            f"column {name!r} holds numbers with {other!r}, such as {example!r}: state that it is the decimal mark "
-            f"(decimal={other!r}), or read the column as text (decimal={decimal!r})."
-        )
-
-
-def _time_format(column: pa.ChunkedArray) -> str:
-    """Return how a column of times is written, in the words of `strftime`; empty if in several ways."""
-    fields = _known(column).drop_null()
-    found = _TIME.fullmatch(fields[0].as_py()) if len(fields) else None
-    if found is None:
-        return ""
-    mark, seconds, zone = found["mark"], found["seconds"], found["zone"] or ""
-    alike = rf"^[0-9-]{{10}}{mark}\d\d:\d\d{':[0-9]{2}' if seconds else ''}{re.escape(zone)}$"
-    is_alike = pc.all(pc.match_substring_regex(fields, alike)).as_py()
-    return f"%Y-%m-%d{mark}%H:%M{':%S' if seconds else ''}{zone}" if is_alike else ""
-
-
-def _known(text: pa.Array) -> pa.Array:
-    """Return the fields without blanks around them; words for a missing value are missing."""
-    trimmed = pc.ascii_trim_whitespace(text)
-    return pc.if_else(pc.is_in(trimmed, value_set=_MISSING), pa.scalar(None, pa.string()), trimmed)
-
-
-def _narrowest(known: pa.Array, candidates: tuple[pa.DataType, ...], decimal: str) -> pa.DataType | None:
-    """Return the first of the types that holds all fields."""
-    if candidates == _OF_KIND[TEXT]:
-        return pa.string()
-    known = known.drop_null()
-    if not len(known):
-        return pa.null()
-    found = next((kind for kind in candidates if _can_be(known, kind, decimal)), None)
-    return pa.string() if found == pa.float64() and candidates == _ANY and _matches(known, _LONG) else found
-
-
-def _can_be(known: pa.Array, kind: pa.DataType, decimal: str) -> bool:
-    # Arrow goes on to the end after a failure: most are found at once, among the first fields.
-    return all(_cast(fields, kind, decimal) is not None for fields in (known[:64], known))
-
-
-def _cast(known: pa.Array, kind: pa.DataType, decimal: str) -> pa.Array | None:
-    """Return fields in a type; None if the type does not hold all of them as they are written."""
-    if kind == pa.bool_() and not pc.all(pc.is_in(known.drop_null(), value_set=_TRUTHS), min_count=0).as_py():
-        return None
-    if kind in _NUMBERS:
-        if _matches(known, _NOT_A_NUMBER) or (decimal == "," and _matches(known, r"\.")):
-            return None
-        known = pc.replace_substring(known, ",", ".") if decimal == "," else known
-    try:
-        return pc.cast(known, kind)
-    except pa.ArrowInvalid:
-        return None
-
-
-def _matches(fields: pa.Array, pattern: str) -> bool:
-    """Return whether a field matches a regular expression."""
-    return bool(pc.any(pc.match_substring_regex(fields, pattern)).as_py())
-
-
-def _join(one: pa.DataType, two: pa.DataType) -> pa.DataType:
-    """Return the narrowest type that holds the values of both."""
-    if one == two or pa.types.is_null(two):
-        return one
-    if pa.types.is_null(one):
-        return two
-    if pa.float64() in (one, two) and {one, two} <= set(_NUMBERS):
-        return pa.float64()
-    if {one, two} == set(_DAYS):
-        return pa.timestamp("us")
-    return pa.string()
-
-
-def check_texts(parts: Sequence[pd.DataFrame], stated: Collection[Hashable]) -> None:
-    """Raise if a column is text only because of some parts of a table, and reads as another type in the others.
-
-    Columns whose kind is stated are accepted.
-    """
-    schemas = [Schema.of(part) for part in parts]
-    for name in parts[0]:
-        if name in stated or any(schema.kinds[name] != TEXT for schema in schemas):
-            continue
-        reads = [_read_type(part[name]) for part in parts]
-        others = [read for read in reads if read != pa.string()]
-        if others and len(others) < len(reads):
-            raise DataError(
-                f"Column {name!r} is text in the persons of one fold, and in those of another all its values read as "
-                f"{others[0]}: the type of a column must not depend on the persons that a model encodes. Declare "
-                "it categorical (kinds=...), or replace the values that are not text."
-            )
-
-
-def _read_type(column: pd.Series) -> pa.DataType:
-    """Return the type that a file with these texts would be read as."""
-    texts = pd.Series(column.dropna().unique()).astype(str)
-    batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], names=["column"])
-    return column_types([batch], {})["column"]

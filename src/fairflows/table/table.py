@@ -20,6 +20,7 @@ from fairflows.table.columns import (
     check_column,
     check_kinds,
     check_known,
+    check_plain,
     group_numbers,
     has_order,
     infer_kind,
@@ -41,7 +42,8 @@ from fairflows.table.grouping import (
     make_grouping,
     rows_kept,
 )
-from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, content_hashes, fingerprint
+from fairflows.table.keys import Hashes, Secret, content_hashes, fingerprint
+from fairflows.table.persons import Persons, check_identifier
 from fairflows.table.reading import TIME_FORMATS, TextFormat, read_frame
 
 PARTS = ("train", "validation", "test")
@@ -161,6 +163,8 @@ class Table:
 
         given, used_a = _role_columns(frame, sensitive, "sensitive")
         raw = given if isinstance(given, pd.DataFrame) else given.to_frame()
+        for column, values in raw.items():
+            check_plain(str(column), values)
         self.a = joined(raw)
         labels, used_y = (None, []) if label is None else _role_columns(frame, label, "label")
         if isinstance(labels, pd.DataFrame):
@@ -168,6 +172,9 @@ class Table:
         else:
             self.y, self.more_labels = labels, frame.iloc[:, :0]
         self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
+        for values in [self.y, self.identifier, *(column for _, column in self.more_labels.items())]:
+            if values is not None:
+                check_plain(str(values.name), values)
         _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id})
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
         before = frame.columns[: frame.columns.get_loc(used_y[0])] if used_y else self.X.columns
@@ -269,19 +276,17 @@ class Table:
         """Return the number of rows of each of these groups."""
         return np.bincount(self.group_numbers(groups), minlength=len(groups))
 
-    def count_cells(
-        self, group: npt.NDArray[np.intp], cells: npt.NDArray[np.intp], shape: tuple[int, int]
-    ) -> npt.NDArray[np.int64]:
-        """Count rows by label, group and cell, of which `shape` says how many there are.
+    def label_codes(self) -> tuple[npt.NDArray[np.intp], list[Hashable]]:
+        """Return the number of each row's label, and the labels that have one: the classes, or combinations of several.
 
-        Without a label all rows count as one.
+        Without a label, and with a label of numbers, all rows have the number 0, and there are no labels.
         """
-        labels, y = self.labels, np.zeros(len(self), dtype=np.intp)
-        if self.y is not None:
-            y = places_in(pd.Index(labels, dtype=object), self.y)
-        counts = np.zeros((max(len(labels), 1), *shape), dtype=np.int64)
-        np.add.at(counts, (y, group, cells), 1)
-        return counts
+        columns = self.label_columns()
+        if self.y is None or any(is_continuous(column) for _, column in columns.items()):
+            return np.zeros(len(self), dtype=np.intp), []
+        label = joined(columns)
+        labels = sorted_values(label)
+        return places_in(pd.Index(labels, dtype=object), label), labels
 
     def one_row_per_person(self, seed: int) -> Table:
         """Return one random row of every person."""
@@ -353,8 +358,10 @@ class Table:
         """Return the number of rows by class of the label and group, shape (C, K); without rows for a number."""
         if self.y is None or is_continuous(self.y):
             return np.empty((0, len(self.groups)), dtype=np.int64)
-        group = self.group_numbers(self.groups)
-        return self.count_cells(group, np.zeros_like(group), (len(self.groups), 1))[:, :, 0]
+        counts = np.zeros((len(self.labels), len(self.groups)), dtype=np.int64)
+        y = places_in(pd.Index(self.labels, dtype=object), self.y)
+        np.add.at(counts, (y, self.group_numbers(self.groups)), 1)
+        return counts
 
     def columns(self) -> pd.DataFrame:
         """Return kind, distinct values, missing values and range of each feature."""
@@ -444,6 +451,7 @@ class Table:
                 f"The sensitive column {self.a.name!r} needs at least two groups; every row is {shown(groups[0])}."
             )
         for name, label in self.label_columns().items():
+            check_column(str(name), label)
             if len(values := sorted_values(label)) < 2:
                 raise DataError(
                     f"The label column {name!r} needs at least two values; every row is {shown(values[0])}."

@@ -23,7 +23,7 @@ from fairflows.encoder.base import CELL, Encoder, FloatArray, Traits, label_valu
 from fairflows.encoder.rows import Rows, TrainingRows
 from fairflows.exceptions import DataError, check_count, check_share
 from fairflows.table.columns import has_order, sorted_values
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.table import Table
 
 IntArray = npt.NDArray[np.intp]
@@ -164,7 +164,7 @@ class FARE(Encoder):
     @property
     def traits(self) -> Traits:
         """One tree encodes the rows of all groups."""
-        return Traits(needs_attribute=False, cells=() if self.n_cells_ is None else (self.n_cells_,))
+        return Traits(needs_attribute=False, n_cells=self.n_cells_)
 
     def learn(self, rows: TrainingRows) -> None:
         """Grow the tree best first, and find the label that each of its cells suggests."""

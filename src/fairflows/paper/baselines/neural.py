@@ -23,11 +23,13 @@ from torch.nn.functional import cross_entropy
 from fairflows.bijection import StackedMLP
 from fairflows.bijection.networks import Stacked, generator_of
 from fairflows.encoder.base import EncodedColumns, Encoder, FloatArray, Traits, begin_fit, label_values
-from fairflows.encoder.rows import LabelsLike, Rows, RowsLike, TrainingRows
+from fairflows.encoder.label import LabelsLike
+from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.steps import AdamSteps, chosen_device
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Ledger
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.ledger import Ledger
 from fairflows.table.table import Role
 from fairflows.threads import one_thread
 
@@ -289,7 +291,7 @@ class NeuralBaseline(Encoder):
         x = torch.as_tensor(scaled, dtype=torch.float32)
         if not self.traits.needs_attribute:
             return x
-        return torch.cat([x, indicators(torch.as_tensor(rows.group), len(self.groups_))], dim=1)
+        return torch.cat([x, indicators(torch.as_tensor(rows.encoding_group), len(self.groups_))], dim=1)
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Return z of every row."""

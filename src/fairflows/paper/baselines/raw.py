@@ -8,7 +8,7 @@ import pandas as pd
 
 from fairflows.encoder.base import EncodedColumns, Encoder, Traits
 from fairflows.encoder.rows import Rows, TrainingRows
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 
 
 @dataclass(eq=False, repr=False)

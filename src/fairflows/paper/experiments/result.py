@@ -18,7 +18,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataWarning
-from fairflows.table.persons import Key, Ledger
+from fairflows.table.keys import Key
+from fairflows.table.ledger import Ledger
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,0 +1,27 @@
+"""Spending a part of a target on a label with two classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairflows.bounds.arguments import FloatArray
+
+_RATES = 201  # lowest rates that are tried
+
+
+def best_rates(eta: Sequence[FloatArray], spend: float) -> FloatArray:
+    """Return the share of each group to decide for, at most `spend` apart, that predicts the label best.
+
+    With η the probability of the second class, one array of each group, ρ_a* = P(η > ½ | a) is best for group a by
+    itself. Because the gain of deciding for the top share ρ of a group is concave in ρ, the best rates in [c, c + b]
+    are ρ_a = clip(ρ_a*, c, c + b) (CERTIFICATES, "spending a target"); c is searched.
+    """
+    n = np.array([len(scores) for scores in eta])
+    best = np.array([(scores > 0.5).mean() for scores in eta])
+    gains = [np.concatenate([[0.0], np.cumsum(np.sort(2 * scores - 1)[::-1])]) for scores in eta]
+    lowest = np.linspace(0, 1 - spend, _RATES)
+    rates = np.clip(best, lowest[:, None], lowest[:, None] + spend)  # (_RATES, K)
+    gained = sum(gain[np.round(rates[:, a] * n[a]).astype(np.intp)] for a, gain in enumerate(gains))
+    return rates[int(np.argmax(gained))]

@@ -1,0 +1,109 @@
+"""The checks that a file is the table that was certified."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.checked import Result
+from fairflows.certificate.digest import contents_of, difference, open_released, released_columns
+from fairflows.certificate.file_list import FileList, file_sha256
+from fairflows.certificate.statements import Statement
+from fairflows.exceptions import DataError
+from fairflows.table.columns import TEXT, WHOLE
+
+_ANOTHER = "It is not the table that was certified"
+
+
+def check_file(path: Path, c: Certificate, listed: FileList | None, *, has_counts: bool) -> Iterator[Result]:
+    """Check whether the producer named a file, its columns, and where it should, its cells."""
+    result, is_counted = _compare_file(path, c, listed)
+    yield result
+    try:
+        yield _check_columns(open_released(path, c.columns).columns, c)
+    except DataError:
+        if result.verdict != "FAILED":
+            raise
+    if has_counts:
+        yield _check_histogram(path, c, is_counted=is_counted and result.verdict == "ok")
+
+
+def difference_from_counts(path: Path, headline: Statement, kinds: Mapping[str, str]) -> str:
+    """Say how a file's rows differ from a statement's counts of all groups together; empty where they do not.
+
+    A file of cells is compared cell by cell, any other file by its number of rows.
+    """
+    n_rows, n_counted, found = 0, sum(headline.n.values()), Counter[str]()
+    for columns in released_columns(path, kinds):
+        n_rows += len(next(iter(columns.values())))
+        if list(columns) == ["cell"]:
+            found.update(columns["cell"].to_pylist())
+    if n_rows != n_counted:
+        return f"It has {n_rows:,} rows; {n_counted:,} were counted."
+    if list(kinds) != ["cell"]:
+        return "" if headline.about == "table" else "It has no column 'cell', but cells were counted."
+    counted: Counter[int] = Counter()
+    if headline.counts is not None:
+        for counts in headline.counts.counts.values():
+            counted.update(dict(zip(headline.counts.cells, counts, strict=True)))
+    different = [cell for cell in sorted(counted) if found[str(cell)] != counted[cell]]
+    if different:
+        cell = different[0]
+        numbers = f"cell {cell} has {found[str(cell)]:,} and not {counted[cell]:,}"
+        return f"{len(different)} cells have other numbers of rows than were counted: {numbers}."
+    return ""
+
+
+def _compare_file(path: Path, c: Certificate, listed: FileList | None) -> tuple[Result, bool]:
+    """Compare a file with those that the producer named, and return whether it is one that the certificate names."""
+    sha256, others = file_sha256(path), {} if listed is None else listed.files
+    names = [name for name, known in c.released_files.items() if known == sha256]
+    if names:
+        return Result("file", "ok", f"It is {names[0]!r}, byte for byte, which the certificate names."), True
+    if sha256 in others.values():
+        return Result("file", "ok", "It is in the producer's list, byte for byte."), False
+    if c.contents is None:
+        if path.name in c.released_files or path.name in others:
+            text = f"It is not the {path.name!r} that was released: it was changed or replaced."
+            return Result("file", "FAILED", text), False
+        return Result("file", "UNKNOWN", "No list names it. That it comes from the same model is only claimed."), False
+    try:
+        found = contents_of(path, c.contents.kinds)
+    except DataError as error:
+        reason = str(error).removeprefix(f"{path}: ").rstrip(".")
+        return Result("file", "FAILED", f"{_ANOTHER}: {reason}."), False
+    if found.sha256 == c.contents.sha256:
+        named = next(iter(c.released_files))
+        text = f"It holds what {named!r} holds, which the certificate names, in another form."
+        return Result("file", "ok", text), True
+    if listed is not None and found.sha256 in listed.contents.values():
+        return Result("file", "ok", "It holds what a file in the producer's list holds, in another form."), False
+    return Result("file", "FAILED", f"{_ANOTHER}, and no list names it: {difference(c.contents, found)}"), False
+
+
+def _check_columns(found: list[str], c: Certificate) -> Result:
+    """Check that a file has the columns of a released row, and not the sensitive one."""
+    sensitive = [name for name in found if name in c.sensitive and name not in c.columns]
+    if sensitive:
+        return Result(
+            "columns", "FAILED", f"It holds the sensitive column {sensitive[0]!r}: it is not a released file."
+        )
+    missing, others = ([name for name in a if name not in b] for a, b in ((c.columns, found), (found, c.columns)))
+    if others:
+        return Result("columns", "FAILED", f"It holds the column {others[0]!r}, which no released row has.")
+    if missing:
+        return Result("columns", "FAILED", f"It lacks the column {missing[0]!r}, which every released row has.")
+    return Result("columns", "ok", "It has the columns of a released row, and no others.")
+
+
+def _check_histogram(path: Path, c: Certificate, *, is_counted: bool) -> Result:
+    """Check whether a file has as many rows in each cell as were counted, where it should."""
+    if c.headline is None or not c.counted_file or not is_counted:
+        text = "Not compared with the counts: its rows are not exactly those that were counted."
+        return Result("histogram", "note", text)
+    of_cells = {name: WHOLE if name == "cell" else TEXT for name in c.columns}
+    found = difference_from_counts(path, c.headline, of_cells if c.contents is None else c.contents.kinds)
+    text = found or "Its rows are as many as were counted, in each cell where it gives them."
+    return Result("histogram", "FAILED" if found else "ok", text)

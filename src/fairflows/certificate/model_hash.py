@@ -1,0 +1,67 @@
+"""A hash by which a certificate knows its model."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import joblib
+import pandas as pd
+
+from fairflows.storage import TAG, State, Writer, state_of
+from fairflows.table.keys import Secret, fingerprint
+from fairflows.table.ledger import Ledger
+
+_NOT_HASHED = {
+    "key", "key_", "ledger_", "device", "progress", "n_jobs", "probe", "history", "gaps",
+    "_sklearn_output_config",
+}  # fmt: skip
+"""Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over,
+what is checked at loading."""
+
+
+def model_hash(model: object, key: Secret) -> str:
+    """Return a hash of everything that decides a release: settings and fitted values.
+
+    It covers the values that a model is saved by, so that a model that was saved and loaded has the same hash. A model
+    of another library's classes has one, too.
+    """
+    return fingerprint([json.dumps(_Describer().write(model, "model"), sort_keys=True)], key)
+
+
+class _Describer(Writer):
+    """Turns any value into JSON that is hashed: also objects of classes that cannot be saved, by their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._around: list[int] = []  # the objects that hold the present one
+
+    def _secret(self, value: Secret) -> State:
+        return {TAG: "secret"}
+
+    def _ledger(self, value: Ledger) -> State:
+        return {TAG: "ledger"}
+
+    def _object(self, value: object, where: str) -> Any:
+        if isinstance(value, type) or inspect.isroutine(value):
+            return f"{value.__module__}.{value.__qualname__}"
+        if id(value) in self._around:
+            return f"the object {len(self._around) - self._around.index(id(value))} levels above"
+        if isinstance(value, pd.Series):
+            return self._array(value.to_numpy(), where)
+        if not hasattr(value, "__dict__"):
+            return joblib.hash(value)
+        self._around.append(id(value))
+        described = {TAG: "object", "class": type(value).__name__, "state": self._state(state_of(value), where)}
+        self._around.pop()
+        return described
+
+    def _state(self, state: State, where: str) -> State:
+        """Return the settings and fitted values that decide a release, by attribute name."""
+        kept = {name: part for name, part in state.items() if name not in _NOT_HASHED}
+        for part in ("settings", "fitted"):
+            if isinstance(kept.get(part), Mapping):
+                kept[part] = {name: item for name, item in kept[part].items() if name not in _NOT_HASHED}
+        return super()._state(kept, where)

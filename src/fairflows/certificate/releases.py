@@ -1,0 +1,265 @@
+"""The user's record of releases: which rows were released before.
+
+Every release has its own tree, and two of them of the same persons, linked, may tell the group. A row is known by a
+keyed hash of its person's identifier *and* its values; in a table without an identifier, by its values. An identifier
+alone tells nothing, because many tables number their rows from 1 to n. Unrelated tables may agree by chance: in as many
+rows as agree when each identifier is given the row of the next one, since tables are often sorted. So rows are released
+
+- *again*, where clearly more rows than by chance agree whose values no other row of their table has: a certificate
+  states which release of these rows it is;
+- *perhaps* again, where only single values of persons agree more often than by chance, as when a column was left out,
+  or where nothing shows that two tables without identifiers differ: the owner is warned, and no certificate states it.
+
+An entry is written when the released file takes its place. A process that is killed at that moment leaves an entry that
+is pending, which the next one settles by the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fairflows.certificate.file_list import file_sha256
+from fairflows.certificate.records import RELEASES, new_name, open_records, read_entry, write_entry
+from fairflows.exceptions import warn_user
+from fairflows.table.keys import Hashes, Key, Secret, content_hashes, fingerprint, integers_as_text, keyed_hashes
+from fairflows.table.ledger import RowsSeen, is_part
+from fairflows.table.persons import Persons
+
+Evidence = Literal["again", "perhaps", "none"]
+
+_FORMAT = 3
+_PENDING = ".pending"
+_FACTS = ("named", "model", "number", "date", "file", "sha256")
+_SAMPLED = 2_000  # persons whose values are hashed one by one
+_FEWEST = 10  # rows that are evidence
+_DISTINCT = 20  # different rows that two tables without identifiers do not have equally often by chance
+
+
+@dataclass(frozen=True)
+class ReleasedRows:
+    """Keyed hashes of rows that are released, and "by chance" the same with the identifiers of the next persons."""
+
+    record: str  # the record by whose key they were hashed
+    named: bool  # whether an identifier says whose rows they are; without one there are contents alone
+    contents: Hashes  # of each row's values
+    rows: Hashes  # of each row's person and values
+    rows_by_chance: Hashes
+    values: Hashes  # of some persons and each of their values
+    values_by_chance: Hashes
+
+    @classmethod
+    def of(cls, X: pd.DataFrame, persons: Persons, key: Secret, n_in_all: int | None = None) -> ReleasedRows:
+        """Hash the features of rows, whatever the order of the columns, and the persons that they belong to.
+
+        `n_in_all` is the number of rows of the file, about, where these are a part of it.
+        """
+        X = X[sorted(X.columns, key=str)]
+        contents = content_hashes(X, key)
+        nothing = np.empty(0, np.uint64)
+        if persons.names is None:
+            return cls(_name_of(key), False, contents, nothing, nothing, nothing, nothing)
+        hashes = keyed_hashes(persons.names, key, "person")
+        person, other = hashes[persons.codes], hashes[_following(persons.names)][persons.codes]
+        # The same persons in every file of so many rows.
+        last_sampled = min(1.0, _SAMPLED / (n_in_all or persons.n)) * (2.0**64 - 1)
+        of_columns = keyed_hashes([str(name) for name in X], key, "column")
+
+        def of_values(who: Hashes) -> Hashes:
+            some = np.flatnonzero(who <= last_sampled)
+            values = (content_hashes(X.iloc[some, [j]], key) ^ column for j, column in enumerate(of_columns))
+            return np.concatenate([nothing, *(_paired(who[some], value, key) for value in values)])
+
+        rows, by_chance = _paired(person, contents, key), _paired(other, contents, key)
+        return cls(_name_of(key), True, contents, rows, by_chance, of_values(person), of_values(other))
+
+    @classmethod
+    def joined(cls, parts: Sequence[ReleasedRows]) -> ReleasedRows:
+        """Join the rows of the parts of a file."""
+        first, hashes = parts[0], [f.name for f in fields(cls) if f.name not in ("record", "named")]
+        joined = (np.concatenate([getattr(part, name) for part in parts]) for name in hashes)
+        return cls(first.record, first.named, *joined)
+
+    @property
+    def rows_that_differ(self) -> tuple[Hashes, Hashes]:
+        """The hashes of rows whose values no other row has, and the same by chance."""
+        _, place, times = np.unique(self.contents, return_inverse=True, return_counts=True)
+        is_only_one = times[place] == 1 if self.named else np.empty(0, dtype=bool)
+        return self.rows[is_only_one], self.rows_by_chance[is_only_one]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A release that was recorded."""
+
+    named: bool
+    model: str  # hash of its model
+    number: int
+    date: str
+    contents: Hashes
+    rows: Hashes  # of rows whose values no other row has
+    values: Hashes
+
+    def evidence(self, new: ReleasedRows) -> Evidence:
+        """Return whether rows to be released were among these."""
+        if not (self.named and new.named):
+            return self._evidence_of_contents(new)
+        rows, by_chance = new.rows_that_differ
+        if _common(rows, self.rows) > _FEWEST + 1.5 * _common(by_chance, self.rows):
+            return "again"
+        agree, expected = _common(new.values, self.values), _common(new.values_by_chance, self.values)
+        is_more = agree > 3 * _FEWEST and agree - expected > 6 * np.sqrt(agree + expected)
+        return "perhaps" if is_more else "none"
+
+    def _evidence_of_contents(self, new: ReleasedRows) -> Evidence:
+        nobody = np.empty(0, np.uint64)
+        here, there = (RowsSeen(False, nobody, contents) for contents in (self.contents, new.contents))
+        n_distinct = min(len(np.unique(self.contents)), len(np.unique(new.contents)))
+        if here.under_other_names(there) or there.under_other_names(here):
+            return "again" if n_distinct >= _DISTINCT else "perhaps"
+        return "perhaps" if is_part(*sorted((self.contents, new.contents), key=len)) else "none"
+
+
+def record_key() -> Key:
+    """Return the secret of the user's records, by which rows are hashed."""
+    with open_records() as (_, key):
+        return key
+
+
+def check_record() -> None:
+    """Raise, before the work is done, if the record of releases cannot be read."""
+    with open_records(RELEASES) as (folder, key):
+        for _ in _recorded(folder, key):
+            pass
+
+
+@contextmanager
+def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: Path) -> Iterator[int]:
+    """Count a release of rows, and record it if the block, in which its file takes its place, ends well.
+
+    Yield how many releases these rows have had, this one included. Releases by one model count as one, because its rows
+    are drawn from the same cells again. Other processes wait meanwhile, so that two releases at once are two.
+
+    Parameters
+    ----------
+    parts : sequence of ReleasedRows
+        The rows of each part of the file.
+    model : str
+        Hash of the model.
+    written : path
+        The file, which is complete, before it takes its place.
+    file : path
+        Its place.
+    """
+    if not parts:
+        yield 1
+        return
+    rows = ReleasedRows.joined(parts)
+    with open_records(RELEASES) as (folder, key):
+        if rows.record != _name_of(key):
+            warn_user(
+                f"{folder}: the record of releases is another one than when these rows were read, so that this release "
+                "cannot be found again, and earlier ones are not known. Share the table anew."
+            )
+        for path in folder.glob(f"*{_PENDING}"):  # of a process that was killed: nobody else writes now
+            _settle(path, key)
+        agreeing = [(entry, entry.evidence(rows)) for entry in _recorded(folder, key)]
+        again, perhaps = (_dates(agreeing, model, evidence) for evidence in ("again", "perhaps"))
+        _warn(again, perhaps)
+        known = (entry.number for entry, evidence in agreeing if entry.model == model and evidence == "again")
+        number = next(known, 1 + len(again))
+        pending = _begin(folder, key, rows, [model, number], written, file)
+        try:
+            yield number
+        finally:  # an error may come after the file has taken its place
+            _settle(pending, key)
+
+
+def _begin(folder: Path, key: Key, rows: ReleasedRows, facts: list[Any], written: Path, file: Path) -> Path:
+    """Record that a file is about to take its place."""
+    name, date = new_name()
+    stated = [rows.named, *facts, date, str(file.absolute()), file_sha256(written)]
+    hashes = {
+        "contents": np.sort(rows.contents),
+        "rows": np.sort(rows.rows_that_differ[0]),
+        "values": np.unique(rows.values),
+    }
+    path = folder / f"{name}{_PENDING}"
+    write_entry(path, key, {"format": _FORMAT, **dict(zip(_FACTS, stated, strict=True))}, hashes)
+    return path
+
+
+def _recorded(folder: Path, key: Key) -> Iterator[Recorded]:
+    """Yield the recorded releases, oldest first."""
+    for path in sorted(folder.glob("*.npz")):
+        facts, hashes = _read(path, key)
+        yield Recorded(*facts[:4], *hashes)
+
+
+def _dates(agreeing: list[tuple[Recorded, Evidence]], model: str, evidence: Evidence) -> list[str]:
+    """Return when other models first released rows that agree so well, oldest first."""
+    first: dict[str, str] = {}
+    for entry, found in agreeing:
+        if found == evidence and entry.model != model:
+            first.setdefault(entry.model, entry.date)
+    return list(first.values())
+
+
+def _warn(again: list[str], perhaps: list[str]) -> None:
+    linked = "Every release has its own tree, and two of them, linked, may tell the group"
+    if again:
+        times = f"{len(again)} time{'s' * (len(again) > 1)}, last on {again[-1][:10]}"
+        warn_user(f"Some of these rows were released before ({times}). {linked}: share one of them only.")
+    elif perhaps:
+        warn_user(
+            f"Some of these rows may have been released before, on {perhaps[-1][:10]}: what is known of both tables "
+            f"agrees more than by chance, or shows no difference. {linked}. If they are the same persons, share one of "
+            "them only. Public files do not state it."
+        )
+
+
+def _settle(pending: Path, key: Key) -> None:
+    """Keep a pending entry if its file lies in its place, else remove it."""
+    *_, place, sha256 = _read(pending, key)[0]
+    if Path(place).is_file() and file_sha256(Path(place)) == sha256:
+        pending.rename(pending.with_suffix(".npz"))
+    else:
+        pending.unlink()
+
+
+def _read(path: Path, key: Key) -> tuple[list[Any], list[Hashes]]:
+    return read_entry(path, key, _FORMAT, _FACTS, ("contents", "rows", "values"), "a release of rows")
+
+
+def _following(names: npt.NDArray[np.object_]) -> npt.NDArray[np.intp]:
+    """Return the place of the name that follows each name, in the order of numbers."""
+    texts = pa.array(names, pa.string())
+    by_length = pa.table({"length": pc.utf8_length(texts), "text": texts})
+    order = pc.sort_indices(by_length, [("length", "ascending"), ("text", "ascending")]).to_numpy()
+    following = np.empty(len(order), dtype=np.intp)
+    following[order] = np.roll(order, -1)
+    return following
+
+
+def _name_of(key: Secret) -> str:
+    """Return a name of the record that has this key, which tells nothing of it."""
+    return fingerprint(["record of releases"], key)
+
+
+def _paired(persons: Hashes, values: Hashes, key: Secret) -> Hashes:
+    """Return a keyed hash of each pair of a person and a value."""
+    mixed = persons * np.uint64(0x9E3779B97F4A7C15) ^ values
+    return keyed_hashes(integers_as_text(mixed), key, "person and value")
+
+
+def _common(one: Hashes, other: Hashes) -> int:
+    return len(np.intersect1d(one, other))

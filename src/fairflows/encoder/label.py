@@ -1,0 +1,97 @@
+"""The label of a table: classes, or a number to predict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.exceptions import DataError
+from fairflows.table.columns import check_column, is_continuous, places_in, shown, sorted_values
+from fairflows.table.frames import ColumnLike, Frame, is_polars
+
+FloatArray = npt.NDArray[np.float64]
+LabelsLike: TypeAlias = "ColumnLike | Frame"
+"""One label per row."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """The label."""
+
+    classes: np.ndarray | None  # its values; None for a number
+    # Mean and standard deviation of a number.
+    centre: float = 0.0
+    scale: float = 1.0
+    # (n_rows,): class numbers, or numbers; of the rows it was read from, and not kept with a model
+    values: npt.NDArray = field(default_factory=lambda: np.empty(0), repr=False)
+
+    @classmethod
+    def read(cls, y: LabelsLike, n_rows: int) -> Label:
+        """Read a column of labels: many different numbers are a number to predict, all else are classes."""
+        column = pd.Series(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None).ravel()).infer_objects()
+        if len(column) != n_rows:
+            raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
+        if column.isna().any():
+            raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
+        check_column("y", column)
+        if is_continuous(column):
+            numbers = column.to_numpy(dtype=np.float64)
+            return cls(None, float(numbers.mean()), float(numbers.std()), numbers)
+        values = sorted_values(column)
+        if len(values) < 2:
+            raise DataError(f"y must have at least two classes; every row is {shown(values[0])}.")
+        several_types = len({type(value) for value in values}) > 1  # which NumPy would make text of
+        codes = places_in(pd.Index(values, dtype=object), column)
+        return cls(np.array(values, dtype=object if several_types else None), values=codes)
+
+    def take(self, places: npt.NDArray[np.intp]) -> Label:
+        """Return the label of some of the rows; of no rows, what is kept with a model."""
+        return replace(self, values=self.values[places])
+
+    @property
+    def class_values(self) -> np.ndarray:
+        """Its classes; none for a number."""
+        return np.empty(0) if self.classes is None else self.classes
+
+    def targets(self) -> FloatArray:
+        """Return the numbers that represent each row's label, one column or one per class; their mean is kept."""
+        if self.classes is None:
+            return ((self.values - self.centre) / self.scale)[:, None]
+        if len(self.classes) == 2:
+            return (self.values == 1).astype(np.float64)[:, None]
+        return np.eye(len(self.classes))[self.values]
+
+    def cell_means(self, cells: npt.NDArray[np.intp], n_cells: int) -> FloatArray:
+        """Return the means of the targets in each cell, (n_cells, n_targets); over all rows where a cell has none."""
+        targets, total = self.targets(), np.bincount(cells, minlength=n_cells)
+        sums = np.stack([np.bincount(cells, weights=column, minlength=n_cells) for column in targets.T], axis=1)
+        return np.where(total[:, None] > 0, sums / np.maximum(total, 1)[:, None], targets.mean(axis=0))
+
+    def predict(self, means: FloatArray) -> np.ndarray:
+        """Predict the most probable class, or the mean of a number, from means of the targets."""
+        if self.classes is None:
+            return means[:, 0] * self.scale + self.centre
+        if len(self.classes) == 2:
+            return self.classes[(means[:, 0] > 0.5).astype(np.intp)]
+        return self.classes[means.argmax(axis=1)]
+
+
+def label_columns(y: LabelsLike) -> pd.DataFrame:
+    """Return labels as columns with names; a label without a name is called y."""
+    if is_polars(y):
+        y = y.to_pandas()
+    if isinstance(y, pd.DataFrame):
+        return y
+    column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
+    return column.to_frame("y" if column.name is None else column.name)
+
+
+def known_label(label: Label | None) -> Label:
+    """Return the label that an encoder predicts; raise where it was fitted without one."""
+    if label is None:
+        raise DataError("The encoder was fitted without a label and cannot predict one.")
+    return label

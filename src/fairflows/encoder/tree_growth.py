@@ -1,0 +1,199 @@
+"""The structure of a matched tree, grown best first: what a split explains for what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+import numpy as np
+import numpy.typing as npt
+from joblib import Parallel, delayed
+
+from fairflows.bounds.blocks import blocks_to_the_left
+from fairflows.bounds.cells import FEWEST_PERSONS
+from fairflows.encoder.base import FloatArray, IntArray
+from fairflows.encoder.matched_tree import TreeStructure
+from fairflows.table.persons import Places
+
+_SHARES = np.arange(1, 10) / 10  # that may go to the left
+
+
+@dataclass(frozen=True)
+class StructureRows:
+    """The rows that the structure of a tree is chosen on."""
+
+    group: Places  # (n,): each row's group
+    # (n, n_targets), centred: what the leaves are to tell; a split is worth the sum of the targets' variances that it
+    # explains
+    targets: FloatArray
+    by_score: IntArray  # (n_scores, n): the rows in the order of each score, ties in random order
+    n_groups: int  # K
+
+    @classmethod
+    def of(
+        cls, scores: FloatArray, group: Places, targets: FloatArray, n_groups: int, random_state: int
+    ) -> StructureRows:
+        """Return the rows, sorted by each score."""
+        # A tie is broken anew for each score: rows that one coin sent to the left at a node must not be the same that
+        # the next node's coin sends to the left.
+        tie = np.random.default_rng(random_state).random(scores.shape)
+        by_score = np.stack([np.lexsort((tie[:, j], score)) for j, score in enumerate(scores.T)])
+        return cls(group, targets - targets.mean(axis=0), by_score, n_groups)
+
+    def take(self, rows: Places) -> StructureRows:
+        """Return some of the rows."""
+        place = np.full(len(self.group), -1)
+        place[rows] = np.arange(len(rows))
+        by_score = place[self.by_score]
+        return replace(
+            self,
+            group=self.group[rows],
+            targets=self.targets[rows],
+            by_score=by_score[by_score >= 0].reshape(len(by_score), -1),
+        )
+
+
+@dataclass(frozen=True)
+class Level:
+    """The nodes of one depth of a tree that grows."""
+
+    above: IntArray  # (n,): which node each is below, −1 for the root
+    side: IntArray  # (n,): on which side of it
+    mass: FloatArray  # (n,): the share of the persons
+    blocks: IntArray  # (n, K)
+
+    def below(self, number: IntArray, share: FloatArray) -> Level:
+        """Return the nodes below these, which have numbers: first all on the left, which get a share (n, K) each."""
+        left, blocks = share.mean(axis=1), blocks_to_the_left(self.blocks, share)
+        mass = np.concatenate([self.mass * left, self.mass * (1 - left)])
+        sides = np.repeat([0, 1], len(number))
+        return Level(np.tile(number, 2), sides, mass, np.concatenate([blocks, self.blocks - blocks]))
+
+    def take(self, nodes: npt.NDArray) -> Level:
+        """Return some of the nodes."""
+        return Level(self.above[nodes], self.side[nodes], self.mass[nodes], self.blocks[nodes])
+
+
+def grow(rows: StructureRows, n_persons: IntArray, rates: FloatArray | None = None) -> TreeStructure:
+    """Choose the structure of a tree for thresholds at n persons of each group, (K,).
+
+    The distance between the groups that chance leaves in a tree of leaves with masses p_j is proportional to
+    Σ_j h(p_j), h(p) = √(p(1 − p)). So each node takes the score and the share whose split explains most of the targets'
+    variance for what it adds to that sum, with ten persons of every group in every leaf::
+
+        grow(rows):
+            for each score and each share in .1, …, .9: cut each group at this quantile of the score
+            take the cut that explains most per h(p_left) + h(p_right) − h(p)
+            return node(grow(left rows), grow(right rows))
+
+    The nodes come best first, so that `TreeStructure.first` gives the tree of any number of leaves. All nodes of a
+    depth are treated together, as arrays. With `rates` (K,) the root splits the first score, and sends this share of
+    each group to the right.
+    """
+    K = rows.n_groups
+    level = Level(np.array([-1]), np.array([0]), np.ones(1), np.asarray(n_persons)[None] + 1)
+    node = np.zeros(len(rows.group), dtype=np.int64)  # of each row
+    scores: list[IntArray] = []  # of the nodes at each depth
+    share_on_left: list[FloatArray] = []
+    worth_of: list[FloatArray] = []
+    levels: list[Level] = []
+    n_nodes = 0
+    while len(level.mass):
+        is_root = n_nodes == 0
+        shares = np.repeat(_SHARES[:, None], K, axis=1) if rates is None or not is_root else 1 - rates[None]
+        considered = rows if rates is None or not is_root else replace(rows, by_score=rows.by_score[:1])
+        score, best, worth, goes_right = best_splits(considered, node, shares, _worth(level, shares))
+        may_split = worth > 0
+        stays = may_split[node]
+        number = np.arange(may_split.sum())
+        score, share, worth, level = score[may_split], shares[best[may_split]], worth[may_split], level.take(may_split)
+        scores.append(score)
+        share_on_left.append(share)
+        worth_of.append(worth)
+        levels.append(level)
+        level = level.below(n_nodes + number, share)
+        rows = rows.take(np.flatnonzero(stays))
+        node = (np.cumsum(may_split) - 1)[node[stays]] + len(number) * goes_right[stays]
+        n_nodes += len(number)
+    above, side = (np.concatenate([getattr(level, part) for level in levels]) for part in ("above", "side"))
+    return _best_first(np.concatenate(scores), np.concatenate(share_on_left), np.concatenate(worth_of), above, side)
+
+
+def _worth(level: Level, shares: FloatArray) -> FloatArray:
+    """Return the worth of a unit of explained variance, (n_nodes, n_shares); 0 where a leaf would be too small."""
+    left = blocks_to_the_left(level.blocks[:, None], shares)  # (n_nodes, n_shares, K)
+    fewest = np.minimum(left, level.blocks[:, None] - left).min(axis=2)
+    mass, on_left = level.mass[:, None], shares.mean(axis=1)
+    cost = _h(mass * on_left) + _h(mass * (1 - on_left)) - _h(mass)
+    return np.where(fewest > FEWEST_PERSONS, 1 / np.maximum(cost, 1e-300), 0.0)
+
+
+def _h(p: FloatArray) -> FloatArray:
+    return np.sqrt(np.maximum(p * (1 - p), 0.0))
+
+
+def _best_first(
+    score: IntArray, share: FloatArray, worth: FloatArray, above: IntArray, side: IntArray
+) -> TreeStructure:
+    """Return a tree whose nodes are ordered by their worth, each after the one above it."""
+    n = len(score)
+    below = np.full((n, 2), -1)
+    below[above[1:], side[1:]] = np.arange(1, n)
+    order, waiting = [], [(-worth[0], 0)] if n else []
+    while waiting:
+        _, node = heappop(waiting)
+        order.append(node)
+        for child in below[node].tolist():
+            if child >= 0:
+                heappush(waiting, (-worth[child], child))
+    place = np.empty(n + 1, dtype=np.int64)
+    place[order], place[-1] = np.arange(n), n  # a leaf has a number beyond all nodes, which `first` makes a cell's
+    return TreeStructure(score[order], share[order], place[below[order]]).first(n + 1)
+
+
+def best_splits(
+    rows: StructureRows, node: IntArray, shares: FloatArray, worth: FloatArray
+) -> tuple[IntArray, IntArray, FloatArray, npt.NDArray[np.bool_]]:
+    """For each node, find the score and the share whose split is worth most.
+
+    `node` is the node of each row, (n,); `shares` (n_shares, K) are those of each group that may go to the left;
+    `worth` (n_nodes, n_shares) is the worth of a unit of the targets' explained variance. Return the score, the place
+    of the share and the worth of each node, and the side of it that each row is on.
+    """
+    (n_nodes, n_shares), K, n = worth.shape, rows.n_groups, len(node)
+    segment = (node * K + rows.group).astype(np.uint16 if n_nodes * K <= 2**16 else np.int64)  # of one group in a node
+    size = np.bincount(segment, minlength=n_nodes * K)
+    start = np.cumsum(size) - size
+    # Rows on the left of each share, by segment.
+    n_left = np.ceil(size[:, None] * shares.T[np.arange(n_nodes * K) % K] - 0.5).astype(np.int64)
+    terms = np.column_stack([rows.targets, np.ones(n)])
+    whole = np.stack([np.bincount(node, column, n_nodes) for column in terms.T], axis=1).astype(np.float64)
+    edges = np.concatenate([start[:, None], start[:, None] + n_left], axis=1).ravel()  # where the next share begins
+    is_empty = np.diff(edges, append=n) == 0
+
+    def tried(by_score: IntArray) -> tuple[IntArray, FloatArray]:
+        """Return the rows of each segment in the order of a score, and what its splits explain, (n_nodes, n_shares)."""
+        ordered = by_score[np.argsort(segment[by_score], kind="stable")]
+        between = np.add.reduceat(terms[ordered], np.minimum(edges, n - 1), axis=0)
+        between[is_empty] = 0
+        left = between.reshape(n_nodes, K, n_shares + 1, -1)[:, :, :-1].sum(axis=1).cumsum(axis=1)
+        return ordered, _explained(left, whole[:, None])
+
+    in_order, explained = zip(*Parallel(n_jobs=-1, prefer="threads")(map(delayed(tried), rows.by_score)), strict=True)
+    found = np.stack(explained, axis=1) * worth[:, None]
+    best = found.reshape(n_nodes, -1).argmax(axis=1)
+    score, share = np.divmod(best, n_shares)
+    first_on_the_right = start + n_left[np.arange(n_nodes * K), np.repeat(share, K)]
+    goes_right = np.empty(n, dtype=bool)
+    for j, ordered in enumerate(in_order):
+        mine = np.flatnonzero(score[node[ordered]] == j)
+        goes_right[ordered[mine]] = mine >= first_on_the_right[segment[ordered[mine]]]
+    return score, share, found.reshape(n_nodes, -1)[np.arange(n_nodes), best], goes_right
+
+
+def _explained(left: FloatArray, whole: FloatArray) -> FloatArray:
+    """Return the variance of all targets that a split explains, from sums of targets and rows (..., n_targets + 1)."""
+    on_left, on_right, together = (
+        (sums[..., :-1] ** 2).sum(axis=-1) / np.maximum(sums[..., -1], 1e-300) for sums in (left, whole - left, whole)
+    )
+    return np.maximum(on_left + on_right - together, 0.0)

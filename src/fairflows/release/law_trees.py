@@ -1,0 +1,74 @@
+"""The factors of a law of rows: coordinates of cells, and a tree for each column."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from fairflows.display import tracked
+from fairflows.encoder.base import FloatArray, IntArray
+from fairflows.release.column_tree import ColumnTree, Predictor, level_means, main_directions, standardised
+from fairflows.release.drawn_columns import DrawnColumns
+
+_COORDINATES = 6  # of a cell
+_MOST_LEVELS = 64  # of a column that count for the coordinates
+_MOST_CANDIDATES = 128  # predictors of a column in a wide table
+_ROWS_COMPARED = 2_000
+
+
+def fit_trees(
+    drawn: DrawnColumns, cells: IntArray, n_cells: int, persons: IntArray, random_state: int
+) -> tuple[IntArray, dict[Hashable, ColumnTree]]:
+    """Return the coordinates of cells, (n_coordinates, n_cells), and the tree of each column."""
+    columns, targets = drawn.predictors(), drawn.targets(persons)
+    coordinates = _coordinates(columns, cells, n_cells)
+    predictors = [*(Predictor(ranks[cells], n_cells, True) for ranks in coordinates), *columns]
+    persons_each = 1 / np.bincount(persons)[persons]
+    # The last trees take longest, and are begun first. scikit-learn grows trees without Python's lock.
+    fits = [
+        delayed(ColumnTree.fit)(target, predictors, before, persons_each, random_state)
+        for target, before in zip(targets, _candidates(predictors, len(targets)), strict=True)
+    ]
+    fitted = Parallel(n_jobs=-1, prefer="threads", return_as="generator")(reversed(fits))
+    trees = list(tracked(fitted, "fitting columns", len(fits)))[::-1]
+    return coordinates, dict(zip(drawn.parts, trees, strict=True))
+
+
+def _coordinates(columns: list[Predictor], cells: IntArray, n_cells: int) -> IntArray:
+    """Return the rank of each cell in the main directions in which cells differ, then in that of every column."""
+    of_columns = [level_means(cells, n_cells, list(_features(column))) for column in columns]
+    main = main_directions(np.concatenate(of_columns, axis=1), cells, _COORDINATES)
+    values = np.column_stack([main, *(main_directions(means, cells, 1) for means in of_columns)])
+    return np.stack([np.unique(value.round(9), return_inverse=True)[1] for value in values.T])
+
+
+def _features(column: Predictor) -> Iterator[FloatArray]:
+    """Yield a column as standardised numbers, whose variances add up to 1."""
+    shares = np.bincount(column.codes, minlength=column.n_levels) / len(column.codes)
+    if column.is_ordered:
+        rank = np.cumsum(shares) - shares / 2
+        yield standardised(rank[column.codes])
+        return
+    scale = np.sqrt((shares * (1 - shares)).sum()) or 1
+    for level in np.argsort(-shares, kind="stable")[: _MOST_LEVELS if column.n_levels > 2 else 1]:
+        yield ((column.codes == level) - shares[level]) / scale
+
+
+def _candidates(predictors: list[Predictor], n_columns: int) -> list[list[int]]:
+    """Return the predictors that the tree of each column may split.
+
+    These are the main coordinates of the cell, its coordinate in the column itself, and the columns before, or those of
+    them that correlate most with the column.
+    """
+    first = len(predictors) - n_columns  # number of coordinates
+    n_main = first - n_columns
+    before = [list(range(first, first + place)) for place in range(n_columns)]
+    if n_columns > _MOST_CANDIDATES:
+        rows = slice(None, None, max(1, len(predictors[0].codes) // _ROWS_COMPARED))
+        x = np.stack([standardised(predictor.codes[rows]) for predictor in predictors[first:]]).astype(np.float32)
+        for place in range(n_columns):
+            strongest = np.argsort(-np.abs(x[:place] @ x[place]), kind="stable")[: _MOST_CANDIDATES // 2]
+            before[place] = sorted((first + strongest).tolist())
+    return [[*range(n_main), n_main + place, *before[place]] for place in range(n_columns)]

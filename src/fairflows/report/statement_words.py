@@ -1,0 +1,235 @@
+"""The words of statements: the lines of a certificate in a terminal.
+
+Certificates print themselves with these words, so this module knows them by their attributes and imports none of them.
+A new kind of statement takes one entry of `STATEMENTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fairflows.bounds.derived import rounded_down, rounded_up
+from fairflows.report.numbers import percent, percent_at_most
+
+if TYPE_CHECKING:
+    from fairflows.certificate.certificate import Certificate
+    from fairflows.certificate.statements import Statement
+
+MEANING = {
+    "CERTIFIED": "within the target, whatever the distribution is",
+    "REFUTED": "the release tells more than is stated",
+    "MODEL_ONLY": "holds only if the estimated densities are the truth",
+    "NOT_MET": "no bound is low enough to promise what was asked, or anything",
+}
+
+ASSUMING = "  assuming that"
+
+_COLOURS = {"CERTIFIED": "#1b7f4b", "REFUTED": "#b3261e", "MODEL_ONLY": "#8a6100", "NOT_MET": "#5f6368"}
+
+
+@dataclass(frozen=True)
+class StatementWords:
+    """How statements of one kind are said.
+
+    Each entry is a function of the statement and its certificate.
+    """
+
+    name: Callable[[Statement, Certificate], str]  # the name, indented where it belongs to the one above
+    text: Callable[[Statement, Certificate], str]  # the statement in the terminal's list
+    says: Callable[[Statement, Certificate], str]  # its meaning, in the page's table
+    in_appendix: bool = False  # whether it holds only under a model
+
+
+def _name_of_population(s: Statement, c: Certificate) -> str:
+    if s.given is not None:
+        return f"  given label {s.given}"
+    return "  a random person" if s.law == "person" else "true distribution"
+
+
+def _text_of_population(s: Statement, c: Certificate) -> str:
+    if s.law == "person":
+        counted = ", ".join(f"{group}: {count:,}" for group, count in s.n.items())
+        return f"Δ ≤ {rounded_up(s.distance)} (observed {s.observed:.4f}; {counted})"
+    return f"{_bounds(s, c)} (observed {s.observed:.4f})"
+
+
+def _says_population(s: Statement, c: Certificate) -> str:
+    if s.law == "person":
+        return "The same about one random row of a random person; the first line is about a random row."
+    return "No classifier on the released cells does better, for whatever task."
+
+
+def _text_of_table(s: Statement, c: Certificate) -> str:
+    known = "; ".join(f"knowing the group of {percent(float(f), 0)}: {guess_of(d)}" for f, d in s.known.items())
+    return f"Δ = {rounded_up(s.distance)}, counted, {_adversary(c, s.distance)} ({known})"
+
+
+def _says_table(s: Statement, c: Certificate) -> str:
+    half = percent_at_most((1 + s.known["0.5"]) / 2)
+    return (
+        f"Looking at one of these {sum(c.n.values()):,} rows, nobody who was not told {c.attribute} of rows in it is "
+        f"expected to tell the groups apart more often. Knowing {c.attribute} of a random half: {half}."
+    )
+
+
+def _text_of_new_persons(s: Statement, c: Certificate) -> str:
+    n = ", ".join(f"{group}: {count:,.0f}" for group, count in s.persons.items())
+    agree = "contradict" if s.contradicts else "agree with"
+    return f"{n}; their cells {agree} the law of blocks (p = {s.p_value:.2g})"
+
+
+def guess_of(distance: float) -> str:
+    """Say how often a guess between two groups is right at most, at a distance."""
+    return percent_at_most((1 + distance) / 2)
+
+
+def _text_of_model(s: Statement, c: Certificate) -> str:
+    if s.given is not None:
+        return f"Δ ≤ {rounded_up(s.distance)}"
+    how = f"estimate {s.observed:.4f}" if s.delta else "exact"
+    return f"{_bounds(s, c)} ({how}), if the densities that the model was fitted with are the truth"
+
+
+def _text_of_attack(s: Statement, c: Certificate) -> str:
+    # Theorem 5.5 turned round: TV(p̂_a, p_a), summed over the two worst groups, is at least the difference.
+    error = 0.0 if c.model_upper is None else s.distance - c.model_upper
+    more = f": the densities err by at least {rounded_down(error)} together" if error > 0 else ""
+    return f"Δ ≥ {rounded_down(s.distance)} by {s.source}{more}"
+
+
+def _says_attack(s: Statement, c: Certificate) -> str:
+    if s.distance > 0:
+        return f"An actual adversary reaches this: {s.source}."
+    return f"No adversary was shown to beat a blind guess; the most promising was {s.source}."
+
+
+STATEMENTS: dict[tuple[str, str], StatementWords] = {
+    ("table", "counted"): StatementWords(name=lambda s, c: "this table", text=_text_of_table, says=_says_table),
+    ("population", "blocks"): StatementWords(
+        name=lambda s, c: "persons to come",
+        text=lambda s, c: f"{_bounds(s, c)}, with probability {100 * (1 - s.delta):g} %",
+        says=lambda s, c: (
+            "From the shared row of a person who is encoded later, nobody does better, for whatever task."
+        ),
+    ),
+    ("new persons", "test"): StatementWords(
+        name=lambda s, c: "new persons",
+        text=_text_of_new_persons,
+        says=_text_of_new_persons,
+    ),
+    ("population", "held-out"): StatementWords(
+        name=_name_of_population,
+        text=_text_of_population,
+        says=_says_population,
+    ),
+    ("model", "model"): StatementWords(
+        name=lambda s, c: "model" if s.given is None else f"  given label {s.given}",
+        text=_text_of_model,
+        says=lambda s, c: "No adversary does better, if the estimated densities are the truth.",
+        in_appendix=True,
+    ),
+    ("attack", "adversary"): StatementWords(
+        name=lambda s, c: "attack",
+        text=_text_of_attack,
+        says=_says_attack,
+    ),
+    ("density", "adversary"): StatementWords(
+        name=lambda s, c: f"  density of {s.group}",
+        text=lambda s, c: f"TV(p̂, p) ≥ {rounded_down(s.distance)}",
+        says=lambda s, c: f"The estimated density of {s.group} is at least this far from the truth.",
+        in_appendix=True,
+    ),
+}
+"""The words of each kind of statement, by `about` and `by`."""
+
+_RELEASED = {"row": "rows drawn from cells", "cell": "cell", "latent": "latent"}
+_ABSENT = {
+    "population": ("persons to come", "no statement: that takes a release of cells, and enough persons"),
+    "model": ("model", "no statement: there is no density of the release"),
+    "attack": ("attack", "not attacked"),
+}
+
+
+def heading(c: Certificate) -> str:
+    """Return the first line: the status and its meaning."""
+    return f"{badge(c)[0]}: {meaning(c)}"
+
+
+def meaning(c: Certificate) -> str:
+    """Return the meaning of the status, separately for the table and for persons to come."""
+    table, population = c.find("table"), c.find("population")
+    tested = c.find("new persons")
+    if c.status == "REFUTED" and tested is not None and tested.contradicts:
+        return "new persons contradict the bound on persons to come"
+    if c.status == "REFUTED":
+        return "an actual adversary beats the model-based bound, so the estimated densities are wrong"
+    if table is None and c.status == "CERTIFIED" and c.target is None:
+        return "bounded, whatever the distribution is; no target was set"
+    if table is None or c.status == "MODEL_ONLY":
+        return MEANING[c.status]
+    of_table = "this table is within the target" if table.met else "this table is not within the target"
+    if c.target is None:
+        of_table = "this table is counted"
+    if population is None:
+        return f"{of_table}; nothing is said about persons to come"
+    if c.target is None:
+        return f"{of_table}, and persons to come are bounded"
+    return (
+        f"{of_table}; persons to come are {'too' if population.met == table.met else 'not'}"
+        if table.met
+        else (f"{of_table}{'; persons to come are' if population.met else ', nor are persons to come'}")
+    )
+
+
+def badge(c: Certificate) -> tuple[str, str]:
+    """Return the status as a word, and the colour to show it in."""
+    if c.unchecked:
+        claim = "NOT CHECKED (`fairflows check` does that). Somebody states: "
+        return f"{claim}{c.status}", _COLOURS["NOT_MET"]
+    return c.status, _COLOURS[c.status]
+
+
+def lines(c: Certificate) -> list[tuple[str, str]]:
+    """Return the contents of a certificate, one line each: name and text."""
+    cells = f" ({c.n_cells} cells)" if c.n_cells is not None else ""
+    found = [("sensitive", c.attribute), ("released", " and ".join([_RELEASED[c.released] + cells, *c.labels]))]
+    if c.target is not None:
+        found.append(("target", f"Δ ≤ {c.target:.4g}, {_adversary(c, c.target)}"))
+    for s in c.statements:
+        said = STATEMENTS[s.about, s.by]
+        found.append((said.name(s, c), said.text(s, c)))
+    stated = {s.about for s in c.statements}
+    found += [line for about, line in _ABSENT.items() if about not in stated]
+    counted = ", ".join(f"{group}: {count:,}" for group, count in c.n.items())
+    unit = "rows of different persons" if c.most_rows > 1 else "persons"
+    look = f"; look {c.look} of these persons" if c.look else ""
+    if any(assumption.key == "looks not counted" for assumption in c.assumptions):
+        look = "; without names, so that earlier looks are not counted"
+    found.append(("counted", f"{unit if c.look else 'rows of the table'}, {counted}{look}"))
+    if c.releases > 1:
+        found.append(("releases", f"{c.releases} of these rows, by the producer's record; together they may tell more"))
+    found.append(("probability of error", f"δ = {c.delta:g}; spent: {spent(c)}"))
+    found += [("issued", c.issued), *c.about.lines]
+    found.append(("computed from", f"model {c.model}, rows {c.rows}, seed {c.seed}"))
+    return found
+
+
+def spent(c: Certificate) -> str:
+    """Return the probability of error of each subject, summed over its statements."""
+    sums: dict[str, float] = {}
+    for s in c.statements:
+        sums[s.about] = sums.get(s.about, 0.0) + s.delta
+    return ", ".join(f"{about} {delta:.4g}" for about, delta in sums.items()) or "nothing"
+
+
+def _bounds(s: Statement, c: Certificate) -> str:
+    """Say the bound on Δ and, of all rows, how often the best guess between two groups is right."""
+    said = f"Δ ≤ {rounded_up(s.distance)}"
+    return said if s.given is not None else f"{said}, {_adversary(c, s.distance)}"
+
+
+def _adversary(c: Certificate, distance: float) -> str:
+    who = "adversary" if c.has_two_groups else "between the worst pair of groups an adversary"
+    return f"{who} {percent_at_most((1 + distance) / 2)}"

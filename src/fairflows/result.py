@@ -1,0 +1,297 @@
+"""The result of `share`: a table to share with its certificate, and the folder that it is written to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from dataclasses import asdict, dataclass, field
+from dataclasses import replace as replace_
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pandas as pd
+from msgspec import Meta
+
+from fairflows.attack.auditing import Audit
+from fairflows.certificate.certificate import Certificate, status_of
+from fairflows.certificate.counting import Counted
+from fairflows.certificate.digest import contents_of, kinds_of
+from fairflows.certificate.file_checks import difference_from_counts
+from fairflows.certificate.file_list import file_sha256
+from fairflows.certificate.releases import ReleasedRows, new_release
+from fairflows.certificate.statements import table_statement
+from fairflows.display import html_card
+from fairflows.encoder.base import Encoder
+from fairflows.exceptions import DataError, DataWarning, check_choice
+from fairflows.exports import EXPORTED, export_files
+from fairflows.release.release import Release
+from fairflows.report import statement_words, table_words
+from fairflows.report.page import Report
+from fairflows.storage import FILES, save
+from fairflows.stream.batches import Found, table_schema, to_arrow
+from fairflows.stream.files import encode_rows, write_table
+from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
+from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
+from fairflows.table.json_text import read_as, read_document
+from fairflows.table.reading import TextFormat, read_frame
+from fairflows.table.table import Table
+from fairflows.worth.usefulness import Usefulness
+
+Kind = Literal["csv", "parquet"]
+RUN, MODEL, FORMAT = "run.json", "model", 1
+SHARED = {"csv": "shared.csv", "parquet": "shared.parquet"}
+_REPORTS = ("report.html", "report.json", "report-public.html")
+_FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", *_REPORTS, *EXPORTED}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """How the table of a result was read, for later files."""
+
+    sensitive: Annotated[list[str], Meta(min_length=1)]
+    label: list[str] = field(default_factory=list)
+    identifier: str | None = None
+    time_formats: dict[str, str] = field(default_factory=dict)
+    missing_group: MissingGroup = "error"
+    missing_label: MissingLabel = "error"
+    grouping: Grouping | None = None
+    rows: int
+    random_state: int
+
+    @classmethod
+    def of(cls, table: Table, random_state: int) -> Run:
+        """Return how this table was read."""
+        return cls(
+            sensitive=list(table.grouping.kinds),
+            label=list(map(str, table.label_columns())),
+            identifier=None if table.identifier is None else str(table.identifier.name),
+            time_formats=table.time_formats,
+            missing_group=table.missing_group,
+            missing_label=table.missing_label,
+            grouping=table.grouping,
+            rows=len(table),
+            random_state=random_state,
+        )
+
+    @property
+    def roles(self) -> dict[str, Any]:
+        """How the columns of later files make rows, as parameters of `encode_batch`."""
+        names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label")
+        return {name: getattr(self, name) for name in names}
+
+    def table_of(self, path: Path, model: Encoder, text_format: TextFormat | None = None) -> Table:
+        """Read a later file: the columns that the model knows, read and grouped as its own rows were."""
+        schema = table_schema(model, self.sensitive, self.label, self.grouping)
+        frame = read_frame(path, schema, self.identifier, text_format)
+        known = {*map(str, model.schema_.kinds), *self.sensitive, *self.label, self.identifier}
+        return Table(
+            frame[[name for name in frame if name in known]],
+            name=path.name,
+            groups=self.grouping,
+            sensitive=self.sensitive,
+            label=self.label or None,
+            identifier=self.identifier,
+            missing_group=self.missing_group,
+            missing_label=self.missing_label,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Shared:
+    """Result of `share`: a table to share, its certificate, and measurements.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per row of the original table, in random order, with a fresh index.
+    certificate : Certificate
+        How well anybody can guess the group from a shared row.
+    usefulness : Usefulness or None
+        What the table is worth; None where nothing was measured (``quick=True``).
+    audit, before : Audit or None
+        Results of the adversaries on the shared rows, and on the original rows; None where nothing was measured.
+    release : encoder
+        The fitted estimator.
+    report : Report
+        The page.
+    run : Run
+        How the table was read, for later files.
+    seen : ReleasedRows
+        Keyed hashes of the original rows, for the user's record of releases.
+    """
+
+    table: pd.DataFrame
+    certificate: Certificate
+    usefulness: Usefulness | None
+    audit: Audit | None
+    before: Audit | None
+    release: Release
+    report: Report
+    run: Run
+    seen: ReleasedRows
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the target was reached, by the certificate."""
+        return self.certificate.is_good
+
+    def save(
+        self, folder: str | Path, *, kind: Kind = "csv", replace: bool = False, whole: Path | None = None
+    ) -> Shared:
+        """Write the table to share, the certificate, both reports and the private model into one folder.
+
+        Beside them are the certificate as an in-toto statement, Croissant and SPDX metadata, and a data card.
+
+        The folder appears whole or not at all.
+
+        Parameters
+        ----------
+        folder : path
+            A new or empty folder, or one with an earlier result.
+        kind : {"csv", "parquet"}, default="csv"
+            Kind of the file to share.
+        replace : bool, default=False
+            Whether an earlier result, its model and its key are replaced.
+        whole : path, default=None
+            The file that the table is a sample of, by persons, where that is larger than memory. All of its rows are
+            encoded and counted in one stream, and written instead of the sample's.
+
+        Returns
+        -------
+        Shared
+            The result as it was written.
+        """
+        check_choice("kind", kind, tuple(SHARED))
+        out = Path(folder)
+        with locked(out, wait=False):
+            check_place(out, replace=replace)
+            return self._save(out, SHARED[kind], whole)
+
+    def _save(self, out: Path, name: str, whole: Path | None) -> Shared:
+        certificate, found, released = self.certificate, Found(), [self.seen]
+        with side_folder(out) as work:
+            shared = work / name
+            if whole is None:
+                n_rows = write_table([to_arrow(self.table)], shared, shared, self.run.time_formats)
+            else:
+                with warnings.catch_warnings():
+                    # Persons of the sample keep their cells, as is meant.
+                    warnings.filterwarnings("ignore", ".* keep the cell", DataWarning)
+                    formats = self.run.time_formats
+                    n_rows = encode_rows(
+                        self.release, whole, shared, time_formats=formats, found=found, **self.run.roles
+                    )
+                    found.warn()
+                certificate, released = of_whole_file(certificate, found), found.released
+            certificate = naming_released_file(certificate, shared, n_rows, kinds_of(to_arrow(self.table).schema))
+            with new_release(released, certificate.model, shared, out / name) as number, new_folder(out) as side:
+                certificate = replace_(certificate, releases=number).sealed(self.release.key_)
+                save(self.release, side / MODEL)
+                os.replace(shared, side / name)
+                for file, text in self._texts(certificate, name, n_rows, is_sample=whole is not None).items():
+                    (side / file).write_text(text, encoding="utf-8")
+        return replace_(self, certificate=certificate)
+
+    def _texts(self, certificate: Certificate, name: str, n_rows: int, *, is_sample: bool) -> dict[str, str]:
+        """Return the files of text beside the shared table, by name."""
+        contents = {**self.report.contents, "certificate": certificate.to_dict()}
+        if is_sample:
+            told = f"This is the sample that the trees were fitted to. All {n_rows:,} rows of the file are released."
+            contents["data"] = {**contents["data"], "split": told}
+        page = Report(contents)
+        texts = {
+            "certificate.json": certificate.to_json(),
+            "report.html": page.to_html(),
+            "report.json": json.dumps(page.contents, indent=1, ensure_ascii=False),
+            "report-public.html": page.to_html(public=True),
+            RUN: json.dumps({"format": FORMAT, **asdict(self.run)}, indent=1),
+        }
+        public = hashlib.sha256(texts["report-public.html"].encode()).hexdigest()
+        digests = {**certificate.released_files, "report-public.html": public}
+        return texts | export_files(certificate, self.table, name, n_rows, digests)
+
+    def __repr__(self) -> str:
+        return table_words.shared_text(self)
+
+    def _repr_html_(self) -> str:
+        parts = [part for name, texts in table_words.sections(self) for part in (f"{name}:", texts)]
+        return html_card(
+            statement_words.meaning(self.certificate), table_words.question(self), table_words.guesses(self), *parts,
+            badge=statement_words.badge(self.certificate),
+        )  # fmt: skip
+
+
+def of_whole_file(certificate: Certificate, found: Found) -> Certificate:
+    """Return the certificate of a sample with the statement about the whole file in place of that about the sample."""
+    is_by_trees = certificate.find("table") is not None and certificate.look == 0  # without held-out persons
+    if found.counts is None or not is_by_trees or certificate.most_rows > 1:
+        raise DataError(
+            "A file that is larger than memory is shared by a tree (method='tree') with one row per person: only then "
+            "the cells of all its rows can be counted in one stream."
+        )
+    counts, groups = found.counts, list(certificate.n)
+    printed = Counted.of(counts[None], (), with_label=False).printed(groups)
+    of_table = table_statement(printed, {}).judged(certificate.target)
+    statements = tuple(of_table if s.about == "table" else s for s in certificate.statements)
+    return replace_(
+        certificate,
+        statements=statements,
+        status=status_of(statements, certificate.target),
+        n=dict(zip(groups, counts.sum(axis=1).tolist(), strict=True)),
+        seal="",
+    )
+
+
+def naming_released_file(certificate: Certificate, path: Path, n_rows: int, kinds: dict[str, str]) -> Certificate:
+    """Return the certificate, without a seal, with the SHA-256 and the contents of a released file."""
+    headline = certificate.headline
+    counted = headline is not None and sum(headline.n.values()) == n_rows
+    if headline is not None and counted:  # the cells behind drawn rows are not in the file
+        counted = (
+            headline.about == "table"
+            if certificate.released == "row"
+            else not difference_from_counts(path, headline, kinds)
+        )
+    return certificate.with_file(path.name, file_sha256(path), contents_of(path, kinds), counted=counted)
+
+
+def check_place(out: Path, source: Path | None = None, *, replace: bool) -> None:
+    """Raise unless a result may be written there: into a new folder, or in place of an earlier result."""
+    check_folder(out)
+    if source is not None and out.resolve() in source.resolve().parents:
+        raise DataError(f"{out}: holds {source}, which is read, and would be replaced; choose another folder.")
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not (out / RUN).is_file():
+        raise DataError(f"{out}: the folder is not empty and holds no earlier result; choose another one.")
+    read_run(out)
+    refuse_other_files(out, _FILES | set(SHARED.values()))
+    if (out / MODEL).is_dir():
+        refuse_other_files(out / MODEL, FILES)
+    if not replace:  # without the key, no one can match the files of the earlier result
+        raise DataError(
+            f"{out}: holds the model and the key of an earlier result; choose another folder, or replace them "
+            "(replace=True)."
+        )
+
+
+def read_run(out: Path) -> Run:
+    """Read how the table of an earlier result was read."""
+    run = read_document(out, RUN, "result of `fairflows share`", FORMAT)
+    del run["format"]
+    try:
+        return read_as(run, Run)
+    except ValueError as error:
+        raise DataError(f"{out / RUN}: the file is damaged: {error}") from None
+
+
+def certified_part(table: Table, run: Run, certificate: Certificate) -> Table:
+    """Return the rows that a certificate is about; raise where `share` saw a sample of them alone."""
+    if sum(certificate.n.values()) > run.rows:
+        raise DataError(
+            f"The certificate counts {sum(certificate.n.values()):,} rows of a file that was shared by a sample of "
+            f"{run.rows:,}: it cannot be computed again by a model and one table. `fairflows check` compares the file."
+        )
+    return table

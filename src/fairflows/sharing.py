@@ -1,0 +1,230 @@
+"""share: fit a release to a table, attack it, certify it, and measure the worth of the shared table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fairflows.attack.auditing import Audit, audit
+from fairflows.bounds.planning import TARGETS
+from fairflows.certificate.about import About
+from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.certify import certify
+from fairflows.certificate.releases import ReleasedRows, check_record, record_key
+from fairflows.display import say
+from fairflows.encoder.fair_cells import FairCells
+from fairflows.encoder.fair_tree import FairTree
+from fairflows.exceptions import DataError, check_choice
+from fairflows.release.fitted_cells import held_out_parts
+from fairflows.release.release import Release
+from fairflows.report.page import Report, report_contents
+from fairflows.result import Run, Shared
+from fairflows.table.frames import to_pandas
+from fairflows.table.prospects import check_groups
+from fairflows.table.table import Table
+from fairflows.tradeoff import check_target
+from fairflows.worth.measured import MeasuredRelease, second_release
+from fairflows.worth.usefulness import usefulness as measure
+
+Method = Literal["tree", "cells", "cells-without-attribute"]
+Output = Literal["row", "cell"]
+
+N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
+
+
+def share(
+    table: Table,
+    *,
+    target: float | None = None,
+    delta: float = 0.01,
+    method: Method = "tree",
+    output: Output = "row",
+    spend: float = 0.0,
+    most_rows: int | None = None,
+    rules: Sequence[str] = (),
+    derive: bool = True,
+    score: bool | None = None,
+    about: About | None = None,
+    random_state: int = 0,
+    quick: bool = False,
+) -> Shared:
+    """Turn a table into one that can be shared: fit, attack, certify and measure.
+
+    ``with fairflows.display.stages():`` around it prints what it does, and shows progress bars.
+
+    Each person is assigned to a *cell*: a set of similar people with nearly the same share of every group. The shared
+    row is drawn from a model of that cell. The certificate states how much the rows of this table reveal about the
+    group, counted exactly, and a bound for persons to come.
+
+    Parameters
+    ----------
+    table : Table
+        All rows.
+    target : float, default=None
+        Largest distance Δ between two groups, so that a guess between them is right at most (1 + Δ)/2 of the time. By
+        default 0.1, or for a "tree" of a small table the first of 0.15, 0.2 and 0.3 that allows eight cells.
+    delta : float, default=0.01
+        Probability δ that the bound on persons to come is wrong.
+    method : {"tree", "cells", "cells-without-attribute"}, default="tree"
+        "tree" is `FairTree`: cells for many purposes, for any number of labels. "cells" is `FairCells`: the best cells
+        for one label; "cells-without-attribute" encodes persons who come later without the sensitive attribute.
+    output : {"row", "cell"}, default="row"
+        Share a whole row in the table's own columns, drawn from the cell, or the cell's number.
+    spend : float, default=0.0
+        Part of the target that a "tree" may spend on a label with two classes: the shares of the groups that its first
+        split sends to one side may differ by so much.
+    most_rows : int, default=None
+        Most rows that a person may have; by default the most of the persons that a model was fitted to.
+    rules : sequence of str, default=()
+        Expressions over columns, such as ``"start <= end"``, that are true in every row that is shared.
+    derive : bool, default=True
+        Whether columns that follow from others are recognised, and computed instead of drawn.
+    score : bool, default=None
+        Whether whole rows get one more column with the expected label of their cell, which decisions are made by; by
+        default where there is a label of at most ten classes, or of numbers, and every person has one row.
+    about : About, default=None
+        Issuer, purpose, recipient, population and the like, which the certificate and the reports state.
+    random_state : int, default=0
+        Seed of the split and of training, but never of keys, coins and drawn rows.
+    quick : bool, default=False
+        Leave out adversaries and measurements of the table's worth, but no statement.
+
+    Returns
+    -------
+    Shared
+        The table to share, its certificate, and what is known about both.
+
+    Examples
+    --------
+    >>> from fairflows import load_adult
+    >>> shared = share(load_adult(), target=0.4, output="cell", quick=True)
+    >>> shared.certificate.status, list(shared.table)
+    ('CERTIFIED', ['cell'])
+    """
+    check_choice("method", method, get_args(Method))
+    check_groups(table)
+    check_record()
+    settings: dict[str, Any] = {"output": output, "delta": delta, "spend": spend, "most_rows": most_rows}
+    settings |= {"rules": rules, "derive": derive, "with_score": score, "random_state": random_state}
+    release = _unfitted(table, method, target, settings)
+    release.check_settings()
+    say("fitting the cells and the law of rows")
+    rows = to_pandas(release.fit_transform(table))
+    target = release.target or (TARGETS[0] if release.plan_ is None else release.plan_.target)
+    split = f"{len(table):,} rows, all of them released."
+    apart, told = (None, "") if quick else _measured_release(release, table, rows, random_state)
+    before, after = (None, None) if apart is None else _attacked(apart, release, delta, random_state, most_rows)
+    say("certifying")
+    is_own = apart is not None and apart.model is release
+    certificate = certify(
+        release,
+        table,
+        target=target,
+        audit=after if is_own else None,
+        delta=delta,
+        about=about,
+        most_rows=most_rows,
+        random_state=random_state,
+    )
+    if before is not None and after is not None:
+        refuse_a_release_that_tells_more(before, after, certificate)
+    worth = None
+    if apart is not None:
+        say("measuring what the shared table is worth")
+        worth = measure(
+            apart.model,
+            apart.learn,
+            apart.judge,
+            encoded=apart.rows,
+            distance=certificate.cell_upper or certificate.table_distance or target,
+            n_jobs=N_JOBS,
+            random_state=random_state,
+        )
+    say("writing the report")
+    contents = report_contents(
+        release, table, certificate, audit=after, before=before, usefulness=worth, split=f"{split}{told}"
+    )
+    order = np.random.default_rng().permutation(len(table))  # from the system's entropy: no seed repeats it
+    shuffled = rows.iloc[order].reset_index(drop=True)
+    seen = ReleasedRows.of(table.X, table.persons, record_key())
+    run = Run.of(table, random_state)
+    return Shared(shuffled, certificate, worth, after, before, release, Report(contents), run, seen)
+
+
+def _unfitted(table: Table, method: Method, target: float | None, settings: dict[str, Any]) -> Release:
+    """Return the release that a method asks for."""
+    identifier = None if table.identifier is None else str(table.identifier.name)
+    if method == "tree":
+        return Release(FairTree(identifier=identifier), target=target, **settings)
+    if settings["spend"]:
+        raise DataError(f"method must be 'tree' to spend a part of the target; got {method!r}.")
+    if table.y is None:
+        raise DataError("Cells are made for a label, and the table has none: name it (label=...), or take 'tree'.")
+    target = target or TARGETS[0]
+    check_target(target, table, settings["delta"])
+    attribute: Literal["training", "encoding"] = "encoding" if method == "cells" else "training"
+    return Release(FairCells(attribute=attribute, identifier=identifier), target=target, **settings)
+
+
+def _measured_release(
+    release: Release, table: Table, rows: Any, random_state: int
+) -> tuple[MeasuredRelease | None, str]:
+    """Return the release that attacks and measurements use, and a sentence about it.
+
+    A tree is fitted to all persons, so that a second release is fitted to four fifths of them. Other encoders have
+    persons who were held out.
+    """
+    if not release.traits.separate_thresholds:
+        learn, judge = held_out_parts(table, random_state)
+        told = (
+            f" The encoder was fitted to {len(learn):,} of them; the persons of the others are counted for the bound "
+            "on persons to come, and attacks and measurements are judged on them."
+        )
+        return MeasuredRelease(
+            release, table.take(learn), table.take(judge), (rows.iloc[learn], rows.iloc[judge])
+        ), told
+    say("fitting a second release, which is used for measurements only")
+    try:
+        apart = second_release(release, table, random_state)
+        unseen = apart.unseen()
+        for part in (unseen.learn, unseen.judge):  # adversaries learn, are tuned and are compared: three persons
+            if np.bincount(part.group_numbers(table.groups), minlength=len(table.groups)).min() < 3:
+                raise DataError("It needs more persons of the smallest group.")
+    except DataError as error:
+        return None, f" Nothing was attacked or measured, which takes a second release. {error}"
+    return apart, (
+        " Attacks and measurements use a second release, which is not shared: it was fitted to "
+        f"{len(apart.learn):,} of these rows, and judged on {len(apart.judge):,} others."
+    )
+
+
+def _attacked(
+    apart: MeasuredRelease, release: Release, delta: float, random_state: int, most_rows: int | None
+) -> tuple[Audit, Audit]:
+    """Attack the raw rows, then the shared ones, and the persons behind them."""
+    settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
+    say("attacking the raw rows")
+    before = audit((apart.learn.X, apart.judge.X), apart.learn, apart.judge, quick=True, n_jobs=N_JOBS, **settings)
+    say("attacking the shared rows")
+    of = apart if apart.model is release else apart.unseen()
+    after = audit(of.model, of.learn, of.judge, encoded=of.rows, n_jobs=N_JOBS, **settings)
+    if release.output == "row" and apart.rows is not None:
+        say("attacking the persons behind the shared rows")
+        after = replace(after, risks=apart.risks(delta, random_state))
+    return before, after
+
+
+def refuse_a_release_that_tells_more(before: Audit, after: Audit, certificate: Certificate) -> None:
+    """Raise if the target is missed and adversaries learn more of the group than from the raw rows."""
+    raw = max(attack.validation for attack in before.attacks)
+    if certificate.is_good or after.attack_lower <= raw:
+        return
+    raise DataError(
+        f"The shared rows would tell more of the group than the raw rows do: adversaries are right at least "
+        f"{50 * (1 + after.attack_lower):.1f} % of the time with them (groups counted alike), and about "
+        f"{50 * (1 + raw):.1f} % with the raw rows. Allow fewer "
+        "cells by a smaller target (target=...)."
+    )
