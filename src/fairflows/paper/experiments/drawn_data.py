@@ -117,8 +117,8 @@ def run_recovery(setting: Setting) -> Outcome:
         "FNF, the authors' settings: ten RealNVP blocks, γ = .8 of which the schedule reaches .4, mixtures of two "
         "Gaussians estimated from training rows in the table's own units, where they are the truth. Splines: γ = .5 "
         "in full; of three starts the one of least loss is kept.",
-        "Label turn: the same settings, but the group whose classes lie the other way round is reflected about its mean "
-        "first. That nearly hands over the solution of these data, whose groups differ by just that.",
+        "Label turn: the same settings, but the group whose classes lie the other way round is reflected about its "
+        "mean first. That nearly hands over the solution of these data, whose groups differ by just that.",
         "The bound (1 + Δ)/2 is of the densities that a model was trained with: proved where they are known.",
     ]
     data = f"drawn: the four blobs, 2,048 rows to train and to test; {len(seeds)} seeds"
