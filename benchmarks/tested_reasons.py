@@ -44,6 +44,7 @@ from fairflows.paper.experiments.applications import PAPER_RECOURSE, TRANSFER_EP
 from fairflows.paper.experiments.attacks import BASELINES, PAPER_BASELINES
 from fairflows.paper.experiments.dataset_tables import AUTHORS, network_accuracies
 from fairflows.paper.experiments.drawn_data import RECOVERY_ATTACKS, TRAINED, contestants
+from fairflows.paper.experiments.outcome import FIRST_SEED, Setting
 from fairflows.paper.experiments.problems import (
     AUTHORS_STEPS,
     changed,
@@ -52,7 +53,6 @@ from fairflows.paper.experiments.problems import (
     labels_of,
     train_and_test,
 )
-from fairflows.paper.experiments.result import FIRST_SEED, Setting
 from fairflows.paper.experiments.trade_offs import PAPER_AREAS, PAPER_BIJECTIONS, SCALARISATION_GAMMAS
 from fairflows.paper.experiments.trade_offs import area as area_under
 from fairflows.paper.experiments.trained_heads import (

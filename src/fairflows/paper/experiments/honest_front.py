@@ -22,8 +22,8 @@ from fairflows.encoder.base import Encoder, is_fitted
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.paper.experiments.attacks import model_upper
+from fairflows.paper.experiments.outcome import COLOURS, Outcome, Setting, in_processes, new_figure
 from fairflows.paper.experiments.problems import PROBLEMS, Problem, at_hand, changed
-from fairflows.paper.experiments.result import COLOURS, Outcome, Setting, in_processes, new_figure
 from fairflows.paper.experiments.trained_heads import plain_accuracy, task_accuracy
 from fairflows.table.table import Table
 
