@@ -413,7 +413,7 @@ def reproduce(
         bool, typer.Option("--quick", help="Fewer seeds, epochs and rows: minutes, on two cores.")
     ] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to train.")] = "auto",
+    device: Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where to train.")] = "auto",
     jobs: Annotated[int, typer.Option(min=1, help="How many to run side by side, as processes.")] = 1,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reproduction"),
 ) -> None:

@@ -201,6 +201,9 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
     for s in c.statements:
         said = STATEMENTS[s.about, s.by]
         found.append((said.name(s, c), said.text(s, c)))
+    if c.model_with_gaps is not None:
+        text = f"Δ̂ + gaps = {rounded_up(c.model_with_gaps)}; no promise, because the gaps may be larger than measured"
+        found.append(("  model and gaps", text))
     stated = {s.about for s in c.statements}
     found += [line for about, line in _ABSENT.items() if about not in stated]
     counted = ", ".join(f"{group}: {count:,}" for group, count in c.n.items())
