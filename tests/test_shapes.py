@@ -15,7 +15,7 @@ from fairflows.encoder.matched_tree import MatchedTree, TreeStructure
 from shapes import has_shape
 
 # The parts whose arrays have annotated shapes.
-SHAPED = ("bounds", "encoder")
+SHAPED = ("bijection", "bounds", "density", "encoder", "training")
 NAMES = [name for name in map(name_of, MODULES) if name.split(".")[1:2] and name.split(".")[1] in SHAPED]
 
 

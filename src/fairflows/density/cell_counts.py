@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
@@ -27,22 +28,22 @@ _SMALLEST_WEIGHT = 1e-4  # of independence in smoothed counts
 class CellCounts:
     """A sample reduced to its distinct cells: n rows of a categorical table are often far fewer cells."""
 
-    codes: IntArray
-    weights: FloatArray
+    codes: Int[IntArray, " n"]
+    weights: Float[FloatArray, " n"]
 
     @classmethod
-    def of(cls, codes: IntArray) -> Self:
+    def of(cls, codes: Int[IntArray, " rows"]) -> Self:
         """Count cells that are given by their codes."""
         cells, counts = np.unique(codes, return_counts=True)
         return cls(cells, counts.astype(np.float64))
 
-    def mean(self, values: FloatArray) -> float:
+    def mean(self, values: Float[FloatArray, " n"]) -> float:
         """Return the sample's mean of a value per cell."""
         return float(self.weights @ values / self.weights.sum())
 
 
-def cell_levels(codes: IntArray, levels: Sequence[int]) -> IntArray:
-    """Return levels (n, D) of cell codes (n,).
+def cell_levels(codes: Int[IntArray, " n"], levels: Sequence[int]) -> Int[IntArray, "n D"]:
+    """Return the levels of cell codes.
 
     Examples
     --------
@@ -62,24 +63,26 @@ class CellDensity(ABC):
     def fit(self, counts: CellCounts, held_out: CellCounts) -> Self:
         """Estimate p̂ from the cells of a sample, and tune it by the cells of held-out rows."""
 
-    def log_prob(self, codes: IntArray) -> FloatArray:
+    def log_prob(self, codes: Int[IntArray, " n"]) -> Float[FloatArray, " n"]:
         """Return the log-probability of each cell."""
         return in_chunks(lambda part: self._log_prob(cell_levels(part, self.levels)), codes)
 
     @abstractmethod
-    def _log_prob(self, cells: IntArray) -> FloatArray:
-        """Return the log-probabilities of cells that are given by their levels (n, D)."""
+    def _log_prob(self, cells: Int[IntArray, "n D"]) -> Float[FloatArray, " n"]:
+        """Return the log-probabilities of cells that are given by their levels."""
 
-    def log_prob_of_all_cells(self) -> FloatArray:
+    def log_prob_of_all_cells(self) -> Float[FloatArray, " m"]:
         """Return the log-probability of every cell, in the order of codes; probabilities sum to 1 within 1e-10."""
         return self.log_prob(np.arange(math.prod(self.levels)))
 
     @abstractmethod
-    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
-        """Draw n cells from p̂, as levels of shape (n, D)."""
+    def sample(self, n: int, generator: np.random.Generator) -> Int[IntArray, "{n} D"]:
+        """Draw n cells from p̂, as levels."""
 
 
-def in_chunks(function: Callable[[IntArray], FloatArray], rows: IntArray) -> FloatArray:
+def in_chunks(
+    function: Callable[[IntArray], FloatArray], rows: Int[IntArray, " n *variables"]
+) -> Float[FloatArray, " n *values"]:
     """Return a function of many rows, evaluated on a few thousand of them at a time to keep memory small."""
     starts = range(0, max(1, len(rows)), _ROWS_PER_CHUNK)
     return np.concatenate([function(rows[start : start + _ROWS_PER_CHUNK]) for start in starts])
@@ -128,12 +131,12 @@ class SmoothedCounts(CellDensity):
         self.weight_ = float(minimize_scalar(minus_log_likelihood, bounds=(_SMALLEST_WEIGHT, 1.0)).x)
         return self
 
-    def _log_prob(self, cells: IntArray) -> FloatArray:
+    def _log_prob(self, cells: Int[IntArray, "n D"]) -> Float[FloatArray, " n"]:
         log_q = np.log(self.weight_) + self._log_product(cells)
         with np.errstate(divide="ignore"):  # an unseen cell has frequency 0
             return np.logaddexp(log_q, np.log1p(-self.weight_) + np.log(self._frequency(cells)))
 
-    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
+    def sample(self, n: int, generator: np.random.Generator) -> Int[IntArray, "{n} D"]:
         """Draw n cells: column by column with probability w, else from the observed cells."""
         weights = self.counts_.weights
         observed = self.counts_.codes[generator.choice(len(weights), n, p=weights / weights.sum())]
@@ -141,10 +144,10 @@ class SmoothedCounts(CellDensity):
         is_drawn = generator.random((n, 1)) < self.weight_
         return np.where(is_drawn, np.stack(drawn, axis=1), cell_levels(observed, self.levels))
 
-    def _log_product(self, cells: IntArray) -> FloatArray:
+    def _log_product(self, cells: Int[IntArray, "n D"]) -> Float[FloatArray, " n"]:
         return np.sum([log_q[cells[:, d]] for d, log_q in enumerate(self.log_marginals_)], axis=0)
 
-    def _frequency(self, cells: IntArray) -> FloatArray:
+    def _frequency(self, cells: Int[IntArray, "n D"]) -> Float[FloatArray, " n"]:
         """Return c(x)/n, zero for unseen cells."""
         observed, codes = self.counts_.codes, np.ravel_multi_index(tuple(cells.T), self.levels)
         place = np.minimum(np.searchsorted(observed, codes), len(observed) - 1)

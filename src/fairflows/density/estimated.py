@@ -17,6 +17,7 @@ from typing import Literal, Self
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
@@ -72,7 +73,7 @@ class MixtureDensity(Density):
         whitening = torch.as_tensor(mixture.precisions_cholesky_)
         return self._keep(x.shape[1], log_weights=log_weights, means=means, whitening=whitening).to(x)
 
-    def _best_by_bic(self, rows: FloatArray, random_state: int) -> GaussianMixture:
+    def _best_by_bic(self, rows: Float[FloatArray, "n D"], random_state: int) -> GaussianMixture:
         """Return the mixture of least BIC; with very many rows, choose the number on a subset."""
         subset = rows
         if len(rows) > _ROWS_FOR_BIC:
@@ -89,19 +90,19 @@ class MixtureDensity(Density):
                 best, least = mixture, bic
         return best if subset is rows else self._em(rows, best.n_components, random_state)
 
-    def _em(self, rows: FloatArray, n_components: int, random_state: int) -> GaussianMixture:
+    def _em(self, rows: Float[FloatArray, "n D"], n_components: int, random_state: int) -> GaussianMixture:
         mixture = GaussianMixture(n_components, max_iter=200, random_state=random_state)
         with warnings.catch_warnings():
             # A fit that stops at the iteration limit is still a density; held-out scores tell how good it is.
             warnings.simplefilter("ignore", ConvergenceWarning)
             return mixture.fit(rows)
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (...) of points (..., D)."""
+    def log_prob(self, x: Float[Tensor, "*points D"]) -> Float[Tensor, "*points"]:
+        """Return log-densities of points."""
         return MixtureStack([self]).log_prob(x.reshape(1, -1, self.n_features)).view(x.shape[:-1])
 
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return draws (n, D)."""
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "{n} D"]:
+        """Return n draws."""
         return MixtureStack([self]).sample(n, generator)[0]
 
     @classmethod
@@ -133,13 +134,13 @@ class MixtureStack:
             - 0.5 * self.n_features * math.log(2 * math.pi)
         ).unsqueeze(1)
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (G, N) of points (G, N, D)."""
+    def log_prob(self, x: Float[Tensor, "G N D"]) -> Float[Tensor, "G N"]:
+        """Return log-densities of points."""
         y = torch.baddbmm(self._offset, x, self._whitening).unflatten(-1, (self.n_components, self.n_features))
         return torch.logsumexp(self._constant - 0.5 * y.square().sum(-1), dim=-1)
 
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return draws (G, n, D)."""
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "G {n} D"]:
+        """Return draws from each."""
         n_groups = len(self.log_weights)
         component = torch.multinomial(self.log_weights.exp(), n, replacement=True, generator=generator)
         noise = torch.randn(
@@ -155,21 +156,21 @@ def _padded(parts: Sequence[Tensor], length: int, value: float = 0.0) -> Tensor:
 
 
 class FlowStack:
-    """G flows in one bijection of G groups, and the location and scale (G, D) of each."""
+    """G flows in one bijection of G groups, and the location and scale of each."""
 
-    def __init__(self, flows: BijectiveMap, location: Tensor, scale: Tensor):
+    def __init__(self, flows: BijectiveMap, location: Float[Tensor, "G D"], scale: Float[Tensor, "G D"]):
         self._flows = flows
         self._location, self._scale = location.unsqueeze(1), scale.unsqueeze(1)  # (G, 1, D)
         self._constant = -scale.log().sum(-1, keepdim=True) - 0.5 * scale.shape[-1] * math.log(2 * math.pi)
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (G, N) of points (G, N, D)."""
+    def log_prob(self, x: Float[Tensor, "G N D"]) -> Float[Tensor, "G N"]:
+        """Return log-densities of points."""
         z, log_det = self._flows.forward(((x - self._location) / self._scale).unsqueeze(0))
         return self._constant + log_det[0] - 0.5 * z[0].square().sum(-1)
 
     @torch.no_grad()
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return draws (G, n, D)."""
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "G {n} D"]:
+        """Return draws from each."""
         n_groups, _, n_features = self._location.shape
         z = torch.randn(
             n_groups, n, n_features, generator=generator, device=self._scale.device, dtype=self._scale.dtype
@@ -286,12 +287,12 @@ class FlowDensity(Density):
                 steps.set_learning_rate(milestone_rate(self.learning_rate, step, self.n_steps))
                 run(steps.step)
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (...) of points (..., D)."""
+    def log_prob(self, x: Float[Tensor, "*points D"]) -> Float[Tensor, "*points"]:
+        """Return log-densities of points."""
         return self._alone().log_prob(x.reshape(1, -1, self.n_features)).view(x.shape[:-1])
 
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return draws (n, D)."""
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "{n} D"]:
+        """Return n draws."""
         return self._alone().sample(n, generator)[0]
 
     def _alone(self) -> FlowStack:
@@ -397,11 +398,11 @@ class CategoricalMADE(CellDensity):
         log_norms = torch.stack([block.logsumexp(-1) for block in logits.split(self.levels, -1)]).sum(0)
         return (weights * ((x * logits).sum(-1) - log_norms)).sum()
 
-    def _log_prob(self, cells: IntArray) -> FloatArray:
+    def _log_prob(self, cells: Int[IntArray, "n D"]) -> Float[FloatArray, " n"]:
         first_column = np.cumsum([0, *self.levels[:-1]])
         return np.take_along_axis(self._log_conditionals(cells), cells + first_column, axis=1).sum(axis=1)
 
-    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
+    def sample(self, n: int, generator: np.random.Generator) -> Int[IntArray, "{n} D"]:
         """Draw n cells, one variable after the other."""
         cells = np.zeros((n, 0), dtype=np.int64)
         for start, stop in pairwise(np.cumsum([0, *self.levels])):
@@ -410,7 +411,7 @@ class CategoricalMADE(CellDensity):
             cells = np.column_stack([cells, (u >= cumulative).sum(axis=1)])
         return cells
 
-    def _log_conditionals(self, cells: IntArray) -> FloatArray:
+    def _log_conditionals(self, cells: Int[IntArray, "n D"]) -> Float[FloatArray, "n n_levels"]:
         """Return log p̂(x_d = l | x_1, ..., x_{d−1}), a column for every level l of every variable d.
 
         In float64, although the weights were trained in float32: the sum over all cells is 1 to rounding. For
