@@ -197,18 +197,33 @@ def _measured_release(
             release, table.take(learn), table.take(judge), (rows.iloc[learn], rows.iloc[judge])
         ), told
     say("fitting a second release, which is used for measurements only")
-    try:
-        apart = second_release(release, table, random_state)
-        unseen = apart.unseen()
-        for part in (unseen.learn, unseen.judge):  # adversaries learn, are tuned and are compared: three persons
-            if np.bincount(part.group_numbers(table.groups), minlength=len(table.groups)).min() < 3:
-                raise DataError("It needs more persons of the smallest group.")
-    except DataError as error:
-        return None, f" Nothing was attacked or measured, which takes a second release. {error}"
+    part, left_out = table, []
+    while True:
+        try:
+            apart = _attackable(second_release(release, part, random_state), part.groups)
+            break
+        except DataError as error:  # too few persons of the smallest group
+            sizes = part.persons.count_by(part.group_numbers(part.groups), len(part.groups))
+            if len(sizes) < 3:
+                return None, f" Nothing was attacked or measured, which takes a second release. {error}"
+            left_out.append(part.groups[int(sizes.argmin())])
+            part = part.take(np.flatnonzero(part.a != left_out[-1]))
+    without = ""
+    if left_out:
+        without = f" They leave out {', '.join(map(str, left_out))}, of whom there are too few persons."
     return apart, (
         " Attacks and measurements use a second release, which is not shared: it was fitted to "
-        f"{len(apart.learn):,} of these rows, and judged on {len(apart.judge):,} others."
+        f"{len(apart.learn):,} of these rows, and judged on {len(apart.judge):,} others.{without}"
     )
+
+
+def _attackable(apart: MeasuredRelease, groups: list[Any]) -> MeasuredRelease:
+    """Return a second release; raise if adversaries cannot learn, be tuned and be compared in every group."""
+    unseen = apart.unseen()
+    for part in (unseen.learn, unseen.judge):
+        if np.bincount(part.group_numbers(groups), minlength=len(groups)).min() < 3:
+            raise DataError("It needs more persons of the smallest group.")
+    return apart
 
 
 def _attacked(
