@@ -162,7 +162,8 @@ def share(
             random_state=random_state,
             quick=quick,
         )
-        shared = shared.save(out, kind=kind, replace=replace, whole=None if reading.sample is None else file)
+        whole = None if reading.sample is None else file
+        shared = shared.save(out, kind=kind, replace=replace, whole=whole, text_format=reading.text_format)
     _print_shared(shared, out, kind)
     is_good = shared.is_good and (require == "table" or shared.certificate.covers_population)
     raise typer.Exit(0 if is_good else 1)

@@ -27,7 +27,6 @@ from fairflows.table.columns import (
     is_continuous,
     of_one_type,
     places_in,
-    printed,
     shown,
     sorted_values,
 )
@@ -39,6 +38,7 @@ from fairflows.table.grouping import (
     MissingGroup,
     MissingLabel,
     joined,
+    kept_label,
     make_grouping,
     rows_kept,
 )
@@ -435,7 +435,7 @@ class Table:
                 f"The label column {y.name!r} holds {y.nunique():,} different numbers, beside which {MISSING!r} cannot "
                 "be a label: drop the rows without one (missing_label='drop')."
             )
-        return y.astype(object).map(printed, na_action="ignore").fillna(MISSING)
+        return kept_label(y)
 
     def _check(self, kinds: Mapping[str, str]) -> None:
         if not self.X.shape[1]:
