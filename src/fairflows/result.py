@@ -55,6 +55,7 @@ class Run:
     sensitive: Annotated[list[str], Meta(min_length=1)]
     label: list[str] = field(default_factory=list)
     identifier: str | None = None
+    household: str | None = None
     time_formats: dict[str, str] = field(default_factory=dict)
     missing_group: MissingGroup = "error"
     missing_label: MissingLabel = "error"
@@ -69,6 +70,7 @@ class Run:
             sensitive=list(table.grouping.kinds),
             label=list(map(str, table.label_columns())),
             identifier=None if table.identifier is None else str(table.identifier.name),
+            household=None if table.household is None else str(table.household.name),
             time_formats=table.time_formats,
             missing_group=table.missing_group,
             missing_label=table.missing_label,
@@ -193,6 +195,7 @@ class Shared:
                     formats: dict[str, Any] = {"text_format": text_format, "time_formats": self.run.time_formats}
                     roles = self.run.roles
                     own = {name: roles[name] for name in roles if name != "grouping"}
+                    own["household"] = self.run.household
                     release = knowing_whole_file(release, whole, text_format, **own)
                     n_rows = encode_rows(release, whole, shared, found=found, **formats, **roles)
                     found.warn()

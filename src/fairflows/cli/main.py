@@ -207,6 +207,7 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     from dataclasses import replace
 
     from fairflows.release.rules import check_rules, proposed_rules
+    from fairflows.table.names import columns_of_own_values
     from fairflows.table.prospects import best_bounds, find_names, find_problems
 
     drop = listed(reading.drop, frame := reading.frame(file))
@@ -218,7 +219,7 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
         table.random_rows(0, reading.most_rows)  # raises if a person has more
     typer.echo(repr(table))
     _print_frame(table.columns().reset_index(), title="Columns")
-    for finding in [*named.values(), *find_problems(table)]:
+    for finding in [*named.values(), *columns_of_own_values(table).values(), *find_problems(table)]:
         typer.echo(f"! {with_options(finding)}")
     if rules := proposed_rules(table.X):
         typer.echo(f"Every row keeps these rules, which can be asked of shared rows, too (--rule): {'; '.join(rules)}.")
