@@ -33,7 +33,7 @@ from fairflows.report.page import Report
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import BatchFindings, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
-from fairflows.stream.own_rows import knowing_whole_file
+from fairflows.stream.whole_file import knowing_whole_file
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_document

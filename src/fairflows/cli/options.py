@@ -86,7 +86,7 @@ class Reading(FileFormat):
     label: Annotated[list[str] | None, typer.Option(help="Label column; may be repeated.")] = None
     identifier: Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")] = None
     household: Annotated[
-        str | None, typer.Option(help="Column that names a household, or another larger unit than a person.")
+        str | None, _about_file(help="Column that names a household or firm, whose own values are not shared.")
     ] = None
     categorical: Annotated[
         list[str] | None, _about_file(help="Columns whose numbers are categories: a,b, or repeated.")
