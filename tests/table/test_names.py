@@ -86,7 +86,7 @@ def test_texts_that_most_persons_have_alone_are_dropped_with_a_word(run, tmp_pat
     with pytest.warns(ff.DataWarning, match="title is dropped: 855 of its 856 values are of one person alone"):
         shared = ff.share(table(rows), target=0.3, quick=True)
     assert list(shared.table)[:3] == ["age", "town", "repaid"]
-    assert table(rows).without({"title": ""}).label_place == 2
+    assert table(rows).without(["title"]).label_place == 2
     rows.to_csv(tmp_path / "rows.csv", index=False)
     words = [tmp_path / "rows.csv", "--sensitive", "sex", "--label", "repaid"]
     assert "title is dropped" in run("describe", *words, ends=0)[1]

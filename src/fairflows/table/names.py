@@ -73,7 +73,7 @@ def columns_of_own_values(table: Table) -> dict[str, str]:
 def values_of_households(table: Table) -> Iterator[str]:
     """Ask for the household, in a sentence about each column of fine numbers that few persons share."""
     for name, column in table.X.items():
-        if not is_number(column.dtype) or column.notna().sum() < _FEWEST_ROWS or not _is_fine(column):
+        if not is_number(column.dtype) or not _is_fine(column[column.duplicated(keep=False)].dropna()):
             continue
         codes = pd.factorize(column)[0]
         known = codes >= 0
@@ -130,7 +130,9 @@ def _parts(column: pd.Series) -> npt.NDArray[np.intp]:
     return np.where(is_often[codes], codes, len(is_often)).astype(np.intp)
 
 
-def _is_fine(column: pd.Series) -> bool:
-    """Return whether a column has so many possible values that equal ones are no chance."""
-    grid = find_grid(numbers(column.dropna()))
-    return grid is None or (grid.n_steps > _FINE * len(column) and grid.decimals > 2)
+def _is_fine(known: pd.Series) -> bool:
+    """Return whether numbers are so fine that equal ones are no chance."""
+    if len(known) < _FEWEST_ROWS:
+        return False
+    grid = find_grid(numbers(known))
+    return grid is None or (grid.n_steps > _FINE * len(known) and grid.decimals > 2)

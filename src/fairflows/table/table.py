@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard, cast, get_args
@@ -331,14 +331,13 @@ class Table:
         part.parts = None if self.parts is None else self.parts[rows]
         return part
 
-    def without(self, columns: Mapping[str, str]) -> Table:
-        """Return the table without some features, and a note why for each."""
+    def without(self, columns: Collection[str]) -> Table:
+        """Return the table without some features."""
         part = copy.copy(self)
         part.__dict__.pop("kinds", None)
         part.X = self.X[[name for name in self.X if str(name) not in columns]]
         part.label_place = sum(str(name) not in columns for name in self.X.columns[: self.label_place])
         part.declared_kinds = {name: kind for name, kind in self.declared_kinds.items() if name not in columns}
-        part.notes = (*self.notes, *columns.values())
         part._check(part.declared_kinds)
         return part
 
