@@ -46,6 +46,7 @@ def share(
     spend: float = 0.0,
     most_rows: int | None = None,
     rules: Sequence[str] = (),
+    find_rules: bool = True,
     derive: bool = True,
     score: bool | None = None,
     about: About | None = None,
@@ -81,6 +82,8 @@ def share(
         Most rows that a person may have; by default the most of the persons that a model was fitted to.
     rules : sequence of str, default=()
         Expressions over columns, such as ``"start <= end"``, that are true in every row that is shared.
+    find_rules : bool, default=True
+        Whether inequalities between two columns that every row of the table keeps are rules, too.
     derive : bool, default=True
         Whether columns that follow from others are recognised, and computed instead of drawn.
     score : bool, default=None
@@ -114,12 +117,19 @@ def share(
             warn_user(said)
         table = table.without(own)
     settings: dict[str, Any] = {"output": output, "delta": delta, "spend": spend, "most_rows": most_rows}
-    settings |= {"rules": rules, "derive": derive, "with_score": score, "random_state": random_state}
+    settings |= {
+        "rules": rules,
+        "find_rules": find_rules,
+        "derive": derive,
+        "with_score": score,
+        "random_state": random_state,
+    }
     release = _unfitted(table, method, target, settings)
     release.check_settings()
     say("fitting the cells and the law of rows")
     rows = to_pandas(release.fit_transform(table))
     target = release.target or (TARGETS[0] if release.plan_ is None else release.plan_.target)
+    by_size = release.plan_ if release.target is None else None
     split = f"{len(table):,} rows, all of them released."
     apart, told = (None, "") if quick else _measured_release(release, table, rows, random_state)
     before, after = (None, None) if apart is None else _attacked(apart, release, delta, random_state, most_rows)
@@ -128,7 +138,7 @@ def share(
     certificate = certify(
         release,
         table,
-        target=target,
+        target=by_size or target,
         audit=after if is_own else None,
         delta=delta,
         about=about,

@@ -104,7 +104,9 @@ class Certificate:
     versions : dict
         Versions of the software.
     target : float or None
-        Distance that was asked for.
+        Distance to stay within.
+    target_by : {"user", "size"}
+        Whether the target was asked for, or taken for the number of persons because lower ones allow few cells.
     n_cells : int or None
         Number of cells that can be released.
     most_rows : int
@@ -143,6 +145,7 @@ class Certificate:
     n_draws: Annotated[int, Meta(ge=1)]
     versions: dict[str, str]
     target: Probability | None = None
+    target_by: Literal["user", "size"] = "user"
     n_cells: int | None = None
     columns: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()

@@ -100,6 +100,9 @@ def share(
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
     ] = 0.0,
+    find_rules: Annotated[
+        bool, typer.Option("--rules/--no-rules", help="Keep inequalities that all rows of the table keep.")
+    ] = True,
     derive: Annotated[bool, typer.Option(help="Compute columns that follow from others, or draw all.")] = True,
     score: Annotated[
         bool | None,
@@ -156,6 +159,7 @@ def share(
             spend=spend,
             most_rows=reading.most_rows,
             rules=reading.rules or (),
+            find_rules=find_rules,
             derive=derive,
             score=score,
             about=stated,
@@ -222,7 +226,7 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     for finding in [*named.values(), *columns_of_own_values(table).values(), *find_problems(table)]:
         typer.echo(f"! {with_options(finding)}")
     if rules := proposed_rules(table.X):
-        typer.echo(f"Every row keeps these rules, which can be asked of shared rows, too (--rule): {'; '.join(rules)}.")
+        typer.echo(f"Every row keeps these rules, and every shared row will (--no-rules leaves them out): {'; '.join(rules)}.")
     typer.echo(_at_best(*best_bounds(table, delta=delta)))
 
 
