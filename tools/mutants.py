@@ -4,8 +4,8 @@
 
 A mutant is a changed comparison, sign, operator, constant or truth value, or an error that is not raised. Mutants are
 drawn at random, by the seed, from all places of the parts below. First all fast tests of `TESTS` run once, so that it
-is known which of them run which line; this takes some minutes, and is kept in `.mutants` until a file changes. Then each
-mutant is compiled in memory, and these tests run with it, the fastest first, until one fails or they took so many
+is known which of them run which line; this takes some minutes, and is kept in `.mutants` until a file changes. Then
+each mutant is compiled in memory, and these tests run with it, the fastest first, until one fails or they took so many
 seconds in the first run. A run that takes five times as long counts as failed.
 
 A mutant that survives with a reason, in `tools/survivors.toml`, changes nothing that anybody could see. The exit code

@@ -268,7 +268,7 @@ def naming_released_file(certificate: Certificate, path: Path, n_rows: int, kind
         counted = (
             headline.about == "table"
             if certificate.released == "row"
-            else not difference_from_counts(path, headline, kinds)
+            else not difference_from_counts(path, headline, kinds, certificate.released)
         )
     return certificate.with_file(path.name, file_sha256(path), contents_of(path, kinds), counted=counted)
 

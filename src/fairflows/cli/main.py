@@ -226,7 +226,9 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     for finding in [*named.values(), *columns_of_own_values(table).values(), *find_problems(table)]:
         typer.echo(f"! {with_options(finding)}")
     if rules := proposed_rules(table.X):
-        typer.echo(f"Every row keeps these rules, and every shared row will (--no-rules leaves them out): {'; '.join(rules)}.")
+        typer.echo(
+            f"Every row keeps these rules, and every shared row will (--no-rules leaves them out): {'; '.join(rules)}."
+        )
     typer.echo(_at_best(*best_bounds(table, delta=delta)))
 
 
