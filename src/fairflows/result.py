@@ -20,6 +20,7 @@ from fairflows.certificate.counting import Counted
 from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
+from fairflows.certificate.model_hash import model_hash
 from fairflows.certificate.releases import ReleasedRows, new_release
 from fairflows.certificate.statements import table_statement
 from fairflows.display import html_card
@@ -32,6 +33,7 @@ from fairflows.report.page import Report
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import BatchFindings, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
+from fairflows.stream.whole_file import knowing_whole_file
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
 from fairflows.table.json_text import read_as, read_document
@@ -53,6 +55,7 @@ class Run:
     sensitive: Annotated[list[str], Meta(min_length=1)]
     label: list[str] = field(default_factory=list)
     identifier: str | None = None
+    household: str | None = None
     time_formats: dict[str, str] = field(default_factory=dict)
     missing_group: MissingGroup = "error"
     missing_label: MissingLabel = "error"
@@ -67,6 +70,7 @@ class Run:
             sensitive=list(table.grouping.kinds),
             label=list(map(str, table.label_columns())),
             identifier=None if table.identifier is None else str(table.identifier.name),
+            household=None if table.household is None else str(table.household.name),
             time_formats=table.time_formats,
             missing_group=table.missing_group,
             missing_label=table.missing_label,
@@ -138,7 +142,13 @@ class Shared:
         return self.certificate.meets_target
 
     def save(
-        self, folder: str | Path, *, kind: Kind = "csv", replace: bool = False, whole: Path | None = None
+        self,
+        folder: str | Path,
+        *,
+        kind: Kind = "csv",
+        replace: bool = False,
+        whole: Path | None = None,
+        text_format: TextFormat | None = None,
     ) -> Shared:
         """Write the table to share, the certificate, both reports and the private model into one folder.
 
@@ -156,7 +166,10 @@ class Shared:
             Whether an earlier result, its model and its key are replaced.
         whole : path, default=None
             The file that the table is a sample of, by persons, where that is larger than memory. All of its rows are
-            encoded and counted in one stream, and written instead of the sample's.
+            encoded and counted in one stream, and written instead of the sample's. No row is drawn that only one
+            person of the file has.
+        text_format : TextFormat, default=None
+            How that file is written, if it is a CSV file whose header does not show it.
 
         Returns
         -------
@@ -167,10 +180,10 @@ class Shared:
         out = Path(folder)
         with locked(out, wait=False):
             check_place(out, replace=replace)
-            return self._save(out, SHARED[kind], whole)
+            return self._save(out, SHARED[kind], whole, text_format)
 
-    def _save(self, out: Path, name: str, whole: Path | None) -> Shared:
-        certificate, found, released = self.certificate, BatchFindings(), [self.seen]
+    def _save(self, out: Path, name: str, whole: Path | None, text_format: TextFormat | None) -> Shared:
+        release, certificate, found, released = self.release, self.certificate, BatchFindings(), [self.seen]
         with side_folder(out) as work:
             shared = work / name
             if whole is None:
@@ -179,20 +192,23 @@ class Shared:
                 with warnings.catch_warnings():
                     # Persons of the sample keep their cells, as is meant.
                     warnings.filterwarnings("ignore", ".* keep the cell", DataWarning)
-                    formats = self.run.time_formats
-                    n_rows = encode_rows(
-                        self.release, whole, shared, time_formats=formats, found=found, **self.run.roles
-                    )
+                    formats: dict[str, Any] = {"text_format": text_format, "time_formats": self.run.time_formats}
+                    roles = self.run.roles
+                    own = {name: roles[name] for name in roles if name != "grouping"}
+                    own["household"] = self.run.household
+                    release = knowing_whole_file(release, whole, text_format, **own)
+                    n_rows = encode_rows(release, whole, shared, found=found, **formats, **roles)
                     found.warn()
                 certificate, released = of_whole_file(certificate, found), found.released
+                certificate = replace_(certificate, model=model_hash(release, release.key_))
             certificate = naming_released_file(certificate, shared, n_rows, kinds_of(to_arrow(self.table).schema))
             with new_release(released, certificate.model, shared, out / name) as number, new_folder(out) as side:
-                certificate = replace_(certificate, releases=number).sealed(self.release.key_)
-                save(self.release, side / MODEL)
+                certificate = replace_(certificate, releases=number).sealed(release.key_)
+                save(release, side / MODEL)
                 os.replace(shared, side / name)
                 for file, text in self._texts(certificate, name, n_rows, is_sample=whole is not None).items():
                     (side / file).write_text(text, encoding="utf-8")
-        return replace_(self, certificate=certificate)
+        return replace_(self, certificate=certificate, release=release)
 
     def _texts(self, certificate: Certificate, name: str, n_rows: int, *, is_sample: bool) -> dict[str, str]:
         """Return the files of text beside the shared table, by name."""
@@ -252,7 +268,7 @@ def naming_released_file(certificate: Certificate, path: Path, n_rows: int, kind
         counted = (
             headline.about == "table"
             if certificate.released == "row"
-            else not difference_from_counts(path, headline, kinds)
+            else not difference_from_counts(path, headline, kinds, certificate.released)
         )
     return certificate.with_file(path.name, file_sha256(path), contents_of(path, kinds), counted=counted)
 

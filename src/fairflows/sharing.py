@@ -17,12 +17,13 @@ from fairflows.certificate.releases import ReleasedRows, check_record, record_ke
 from fairflows.display import say
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.exceptions import DataError, check_choice
+from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.fitted_cells import held_out_parts
 from fairflows.release.release import Release
 from fairflows.report.page import Report, report_contents
 from fairflows.result import Run, Shared
 from fairflows.table.frames import to_pandas
+from fairflows.table.names import check_numbers, columns_of_own_values
 from fairflows.table.prospects import check_groups
 from fairflows.table.table import Table
 from fairflows.tradeoff import check_target
@@ -109,7 +110,12 @@ def share(
     """
     check_choice("method", method, get_args(Method))
     check_groups(table)
+    check_numbers(table)
     check_record()
+    if output == "row" and (own := columns_of_own_values(table)):
+        for said in own.values():
+            warn_user(said)
+        table = table.without(own)
     settings: dict[str, Any] = {"output": output, "delta": delta, "spend": spend, "most_rows": most_rows}
     settings |= {
         "rules": rules,

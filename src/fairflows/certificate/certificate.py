@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -258,6 +259,10 @@ class Certificate:
     def from_dict(cls, values: object) -> Self:
         """Read a certificate from the plain values of `to_dict`, unchecked. Raise a ValueError where it is none."""
         found = read_as(values, cls, hidden=HIDDEN)
+        try:
+            date.fromisoformat(found.issued)
+        except ValueError as error:
+            raise ValueError(f"a certificate cannot state issued = {found.issued!r}: {error}.") from None
         for statement in found.statements:
             if statement.by not in FOUND_BY[statement.about]:
                 said = f"{statement.about!r} by = {statement.by!r:.40}"

@@ -166,7 +166,8 @@ def share(
             random_state=random_state,
             quick=quick,
         )
-        shared = shared.save(out, kind=kind, replace=replace, whole=None if reading.sample is None else file)
+        whole = None if reading.sample is None else file
+        shared = shared.save(out, kind=kind, replace=replace, whole=whole, text_format=reading.text_format)
     _print_shared(shared, out, kind)
     meets_target = shared.meets_target and (require == "table" or shared.certificate.covers_population)
     raise typer.Exit(0 if meets_target else 1)
@@ -210,6 +211,7 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     from dataclasses import replace
 
     from fairflows.release.rules import check_rules, proposed_rules
+    from fairflows.table.names import columns_of_own_values
     from fairflows.table.prospects import best_bounds, find_names, find_problems
 
     drop = listed(reading.drop, frame := reading.frame(file))
@@ -221,7 +223,7 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
         table.random_rows(0, reading.most_rows)  # raises if a person has more
     typer.echo(repr(table))
     _print_frame(table.columns().reset_index(), title="Columns")
-    for finding in [*named.values(), *find_problems(table)]:
+    for finding in [*named.values(), *columns_of_own_values(table).values(), *find_problems(table)]:
         typer.echo(f"! {with_options(finding)}")
     if rules := proposed_rules(table.X):
         typer.echo(
