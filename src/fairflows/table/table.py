@@ -186,7 +186,7 @@ class Table:
         self.parts: npt.NDArray[np.object_] | None = None
         kept = self._settle_missing(raw)
         self._group(raw[kept], groups, merge_small)
-        self._check(kinds or {})
+        self._check(kinds or {}, fewest_groups=1 if isinstance(groups, Grouping) else 2)
         self.declared_kinds = {str(column): cast(Kind, kind) for column, kind in (kinds or {}).items()}
 
     @classmethod
@@ -437,7 +437,7 @@ class Table:
             )
         return y.astype(object).map(printed, na_action="ignore").fillna(MISSING)
 
-    def _check(self, kinds: Mapping[str, str]) -> None:
+    def _check(self, kinds: Mapping[str, str], fewest_groups: int) -> None:
         if not self.X.shape[1]:
             raise DataError("A table needs at least one feature beside the label and the sensitive attribute.")
         check_kinds(self.X, kinds)
@@ -446,7 +446,7 @@ class Table:
             _check_not_a_name(str(name), column, declared=name in kinds)
         if self.identifier is not None:
             check_identifier(self.identifier)
-        if len(groups := self.groups) < 2:
+        if len(groups := self.groups) < fewest_groups:  # later rows may all be of one group
             raise DataError(
                 f"The sensitive column {self.a.name!r} needs at least two groups; every row is {shown(groups[0])}."
             )
