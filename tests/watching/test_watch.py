@@ -139,9 +139,9 @@ def test_a_batch_that_lacks_a_group_joins_the_next(release):
     both = rows(rng, 200, "a ")
     one = both[both["group"] == "g0"]
     grouping = table(both).grouping
-    watched.update(table(one, groups=grouping), date="2026-10-01")
+    watched.update(table(one, cuts=grouping), date="2026-10-01")
     assert (np.sum(watched.state["counts"]), np.sum(watched.state["pending"])) == (0, 100)
-    watched.update(table(both[both["group"] == "g1"], groups=grouping), date="2026-10-02")
+    watched.update(table(both[both["group"] == "g1"], cuts=grouping), date="2026-10-02")
     assert (np.sum(watched.state["counts"]), np.sum(watched.state["pending"])) == (200, 0)
     assert watched.state["starts"][0]["V"] == [50.0]
 
