@@ -6,7 +6,7 @@
     python benchmarks/watch.py million
     python benchmarks/watch.py acs --picture docs/images/watch.svg
 
-`alarms`: every stream has a release of its own, fitted to 600 persons of one population, then 30 batches of 100 others
+`alarms`: every stream has a release of its own, fitted to 600 persons of one population, then 20 batches of 100 others
 over five months, α = .05. The bound that is watched is the true Δ of its cells, so that it holds by nothing to spare.
 Controls: the test of one fixed size of new persons after every batch; a z-test of the truth's best rule after every
 batch; best cells that have seen their own batch.
@@ -101,20 +101,20 @@ def alarms(n_streams: int, alpha: float = 0.05) -> None:
         levels = release.encoder_.structure_.levels()
         cells, own, fixed, z_test = Coarsenings.of(levels), GapSums.zero(2, Coarsenings.of(levels)), False, False
         before, seen_own = np.zeros_like(release.table_.blocks), False
-        for batch in range(30):
-            watched.update(table(persons(rng, 100, f"{batch} ")), date=f"2026-{1 + batch // 6:02d}-{1 + batch % 6:02d}")
+        for batch in range(20):
+            watched.update(table(persons(rng, 100, f"{batch} ")), date=f"2026-{1 + batch // 4:02d}-{1 + batch % 4:02d}")
             counts = np.array(watched.state["counts"])
             new, before = counts - before, counts
             own = own.plus(new, new, cells)
             seen_own |= own.log_e(truth) >= -np.log(alpha)
-            if stream < 200 and batch % 2:  # 20,000 draws at every look
+            if stream < 100 and batch % 2:  # 20,000 draws at every look
                 fixed |= blocks_p_value(release.table_.blocks, counts) < alpha
             p = counts[:, best].sum(axis=1) / counts.sum(axis=1)
             z_test |= (p[0] - p[1] - truth) / np.sqrt((p * (1 - p) / counts.sum(axis=1)).sum()) > 1.645
         found.append([watched.moved is not None, watched.refuted is not None, fixed, z_test, seen_own])
         if (stream + 1) % 100 == 0 or stream + 1 == n_streams:
             rates = np.mean(found, axis=0)
-            rates[2] = np.mean([row[2] for row in found[:200]])
+            rates[2] = np.mean([row[2] for row in found[:100]])
             names = ("law", "bound", "fixed size", "z-test", "saw its batch")
             said = ", ".join(f"{n} {r:.3f}" for n, r in zip(names, rates, strict=True))
             print(f"{stream + 1} streams, α = {alpha}: {said}", flush=True)

@@ -18,8 +18,8 @@ SOURCE = Path(fairflows.__file__).parent
 # Imports go one way: a module may import from its own part and from earlier ones.
 ORDER = [
     "exceptions", "threads", "bounds", "display", "report", "table", "codec", "bijection", "steps", "density",
-    "training", "encoder", "release", "storage", "certificate", "attack", "worth", "tradeoff", "explain", "stream", "watching",
-    "report.page", "exports", "result", "sharing", "paper", "cli",
+    "training", "encoder", "release", "storage", "certificate", "attack", "worth", "tradeoff", "explain", "stream",
+    "watching", "report.page", "exports", "result", "sharing", "paper", "cli",
 ]  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 

@@ -84,6 +84,10 @@ def test_another_population_moves_the_law_and_not_the_bound(release):
         watched.update(table(rows(rng, 600, f"{day} ", shift=0.2)), date=f"2026-10-{day:02d}")
     assert watched.lamps == {"law": "MOVED", "bound": "OK"}
     assert "Cut again" in repr(watched).splitlines()[0]
+    assert watched.last.since == "2026-10-01"
+    for month in (11, 12):
+        watched.update(table(rows(rng, 300, f"{month} ", shift=0.2)), date=f"2026-{month}-01")
+    assert watched.last.since == "2026-10-01", "the month of the alarm"
 
 
 def test_groups_further_apart_than_the_bound_refute_it(release):

@@ -68,10 +68,10 @@ def watch(
     Examples
     --------
     >>> from fairflows import Release, Table, load_adult
-    >>> adult = load_adult()
-    >>> release = Release(output="cell").fit(adult.take(range(20_000)))
+    >>> first, later = load_adult().split(test=0.1, validation=0)
+    >>> release = Release(output="cell", target=0.3).fit(first)
     >>> watched = watch(release)
-    >>> watched.update(adult.take(range(20_000, 25_000)), date="2026-10-01").lamps
+    >>> watched.update(later, date="2026-10-01").lamps
     {'law': 'OK', 'bound': 'OK'}
     """
     if not isinstance(release, Release) or release.released_table is None or not release.traits.cut_twice:
@@ -271,8 +271,9 @@ class Watch:
         most = release.most_rows_ or 1
         one_each = part.one_row_per_person(0) if most == 1 else part.random_rows(0, most)
         not_counted["further rows of a person"] = len(part) - len(one_each)
-        rows = release.read(one_each)
-        if not rows.persons.named:
+        rows = release.encoder_.read(one_each)
+        if not rows.persons.named:  # values alone tell whether they are of the table
+            release.ledger_.refuse_training_rows(rows.X, rows.persons)
             rows = replace(rows, persons=Persons.newly_named(len(one_each)))
         cells = release.encoder_.cells(rows)
         rows.outside.warn()
@@ -314,7 +315,8 @@ class Watch:
         alarm = -np.log(state.alpha * share_of_start(state.number))
         moved = state.moved or (day if log_law >= alarm else None)
         refuted = state.refuted or (day if log_gap >= alarm else None)
-        of = state.starts[0 if moved is None else -1]
+        # Once the population has moved, Δ is that since the month of the alarm.
+        of = state.starts[0] if moved is None else [start for start in state.starts if start.date <= moved][-1]
         alpha, sums = state.alpha * share_of_start(state.number) * of.share, of.sums
         look = Look(
             date=day,
