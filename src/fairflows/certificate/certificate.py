@@ -86,6 +86,8 @@ class Certificate:
         Issuer, purpose, recipient, population and the like, as the issuer states them.
     previous : tuple of str
         SHA-256 of the certificates of earlier releases that it covers together with this one.
+    notices : tuple of str
+        Dated notices about the certificates that stood in its place before.
     columns : tuple of str
         The columns of a released row.
     n : dict
@@ -152,6 +154,7 @@ class Certificate:
     labels: tuple[str, ...] = ()
     about: About = field(default_factory=About)
     previous: tuple[Annotated[str, Meta(pattern="^[0-9a-f]{64}$")], ...] = ()
+    notices: tuple[str, ...] = ()
     most_rows: Annotated[int, Meta(ge=1)] = 1
     look: Annotated[int, Meta(ge=0)] = 1
     releases: Annotated[int, Meta(ge=0)] = 0

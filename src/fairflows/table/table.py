@@ -198,7 +198,7 @@ class Table:
         self.parts: npt.NDArray[np.object_] | None = None
         kept = self._settle_missing(raw)
         self._group(raw[kept], cuts, merge_small)
-        self._check(kinds or {})
+        self._check(kinds or {}, fewest_groups=1 if isinstance(cuts, Grouping) else 2)
         self.keep_numbers = [keep_numbers] if isinstance(keep_numbers, str) else list(keep_numbers)
         for column in self.keep_numbers:
             check_known(column, self.X.columns, "kept")
@@ -338,7 +338,7 @@ class Table:
         part.X = self.X[[name for name in self.X if str(name) not in columns]]
         part.label_place = sum(str(name) not in columns for name in self.X.columns[: self.label_place])
         part.declared_kinds = {name: kind for name, kind in self.declared_kinds.items() if name not in columns}
-        part._check(part.declared_kinds)
+        part._check(part.declared_kinds, fewest_groups=1)
         return part
 
     def split(self, test: float = 0.2, validation: float = 0.2, random_state: int | None = 0) -> tuple[Table, ...]:
@@ -471,7 +471,7 @@ class Table:
             )
         return kept_label(y)
 
-    def _check(self, kinds: Mapping[str, str]) -> None:
+    def _check(self, kinds: Mapping[str, str], fewest_groups: int) -> None:
         if not self.X.shape[1]:
             raise DataError("A table needs at least one feature beside the label and the sensitive attribute.")
         check_kinds(self.X, kinds)
@@ -480,7 +480,7 @@ class Table:
             _check_not_a_name(str(name), column, declared=name in kinds)
         if self.identifier is not None:
             check_identifier(self.identifier)
-        if len(groups := self.groups) < 2:
+        if len(groups := self.groups) < fewest_groups:  # later rows may all be of one group
             raise DataError(
                 f"The sensitive column {self.a.name!r} needs at least two groups; every row is {shown(groups[0])}."
             )
