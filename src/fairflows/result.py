@@ -53,6 +53,7 @@ class Run:
     sensitive: Annotated[list[str], Meta(min_length=1)]
     label: list[str] = field(default_factory=list)
     identifier: str | None = None
+    time: str | None = None
     time_formats: dict[str, str] = field(default_factory=dict)
     missing_group: MissingGroup = "error"
     missing_label: MissingLabel = "error"
@@ -67,6 +68,7 @@ class Run:
             sensitive=list(table.grouping.kinds),
             label=list(map(str, table.label_columns())),
             identifier=None if table.identifier is None else str(table.identifier.name),
+            time=table.time,
             time_formats=table.time_formats,
             missing_group=table.missing_group,
             missing_label=table.missing_label,
@@ -93,6 +95,7 @@ class Run:
             sensitive=self.sensitive,
             label=self.label or None,
             identifier=self.identifier,
+            time=self.time,
             missing_group=self.missing_group,
             missing_label=self.missing_label,
         )
@@ -105,7 +108,8 @@ class Shared:
     Attributes
     ----------
     table : DataFrame
-        One row per row of the original table, in random order, with a fresh index.
+        One row per row of the original table, in random order, with a fresh index. With ``unit="person"`` any number
+        of rows for each person, together and in the order of time, and a column `person` of fresh numbers.
     certificate : Certificate
         How well anybody can guess the group from a shared row.
     usefulness : Usefulness or None
