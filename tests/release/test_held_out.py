@@ -3,10 +3,6 @@
 Releases of `FairTree` are in `test_two_cuts`.
 """
 
-import threading
-import time
-from typing import ClassVar
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -184,7 +180,9 @@ def test_a_column_whose_type_depends_on_held_out_persons_is_refused(rows):
     mine = is_held_out(rows)
     mixed = numeric.assign(code=np.where(mine & (np.arange(len(rows)) % 10 == 0), "B9", numeric["code"]))
     release = ff.Release(best_cells(), output="cell", **FOUR)
-    with pytest.raises(DataError, match="Column 'code' is text because of some persons alone: .* Declare it categorical"):
+    with pytest.raises(
+        DataError, match="Column 'code' is text because of some persons alone: .* Declare it categorical"
+    ):
         release.fit(table(mixed))
     clone(release).set_params(**AS_TEXT).fit(table(mixed))
     clone(release).fit(table(numeric))  # text in all persons, as somebody decided
