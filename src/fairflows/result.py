@@ -180,6 +180,11 @@ class Shared:
             if whole is None:
                 n_rows = write_table([to_arrow(self.table)], shared, shared, self.run.time_formats)
             else:
+                if self.release.unit == "person":
+                    raise DataError(
+                        "A sample (sample=...) is of rows that are released one by one: the rows of a person are read "
+                        "together, in memory. Take all rows, or release rows that are not linked (unit='row')."
+                    )
                 with warnings.catch_warnings():
                     # Persons of the sample keep their cells, as is meant.
                     warnings.filterwarnings("ignore", ".* keep the cell", DataWarning)
@@ -250,13 +255,13 @@ def of_whole_file(certificate: Certificate, found: BatchFindings) -> Certificate
 
 def naming_released_file(certificate: Certificate, path: Path, n_rows: int, kinds: dict[str, str]) -> Certificate:
     """Return the certificate, without a seal, with the SHA-256 and the contents of a released file."""
-    headline = certificate.headline
-    counted = headline is not None and sum(headline.n.values()) == n_rows
+    headline, is_of_panels = certificate.headline, certificate.released == "panel"
+    counted = headline is not None and (is_of_panels or sum(headline.n.values()) == n_rows)
     if headline is not None and counted:  # the cells behind drawn rows are not in the file
         counted = (
             headline.about == "table"
             if certificate.released == "row"
-            else not difference_from_counts(path, headline, kinds)
+            else not difference_from_counts(path, headline, kinds, panels=is_of_panels)
         )
     return certificate.with_file(path.name, file_sha256(path), contents_of(path, kinds), counted=counted)
 

@@ -546,6 +546,7 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
     facts = {
         "what": f"{what} {'are' if c.labels or c.released == 'panel' else 'is'}",
         "kept": "keep their cell" if case.trees is not None and len(case.trees.person) else "are not encoded again",
+        "others": "persons" if c.released == "panel" else "rows",
         "units": "persons, each with all of their rows," if c.released == "panel" else "rows",
         "most": c.most_rows,
         "alike": "has always the same cell" if traits.draws_rows else "is always released alike",

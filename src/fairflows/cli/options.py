@@ -22,7 +22,7 @@ Command = Callable[..., None]
 
 _SAME_NAMES = (
     "categorical decimal delta drop encoding engine groups label merge_small method missing_group missing_label "
-    "most_rows output replace sample sensitive separator target"
+    "most_rows output replace sample sensitive separator target time unit"
 )
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
@@ -84,6 +84,7 @@ class Reading(FileFormat):
     sensitive: Annotated[list[str], typer.Option(help="Sensitive column; several make intersectional groups.")]
     label: Annotated[list[str] | None, typer.Option(help="Label column; may be repeated.")] = None
     identifier: Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")] = None
+    time: Annotated[str | None, typer.Option(help="Column that orders the rows of a person.")] = None
     categorical: Annotated[
         list[str] | None, _about_file(help="Columns whose numbers are categories: a,b, or repeated.")
     ] = None
@@ -135,6 +136,7 @@ class Reading(FileFormat):
             sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
             label=self.label,
             identifier=self.identifier,
+            time=self.time,
             groups=read_cuts(self.groups or []),
             merge_small=self.merge_small or 0,
             kinds=dict.fromkeys(listed(self.categorical, frame), "categorical"),

@@ -19,7 +19,7 @@ from fairflows.release.own_rows import RowHashes, held_by_one
 from fairflows.release.row_law import RowLaw
 from fairflows.release.rules import BoolArray, Rule, check_rules, previous, with_previous_columns
 from fairflows.release.time_steps import ELAPSED, LENGTH, SINCE, UNTIL, TimeSteps
-from fairflows.table.columns import WHOLE, Dtype, Schema
+from fairflows.table.columns import WHOLE, Dtype, Schema, numbers
 from fairflows.table.keys import Hashes, Secret
 from fairflows.table.panels import PERSON, Panels
 
@@ -106,13 +106,11 @@ class PanelLaw:
         for name in whole:
             if name == PERSON or str(name) in _BESIDE:
                 raise DataError(f"The column {name!r} has a name that the released table needs: rename it.")
-        # Without a time the rows of a person are a set, which is learnt in a random order.
-        by = whole[table.time].to_numpy() if table.time else np.random.default_rng(random_state).random(len(whole))
-        order = np.lexsort([by, panels.owner])
+        order = _order(panels, random_state)
         rows, who = whole.iloc[order].reset_index(drop=True), panels.owner[order]
         is_first = np.diff(who, prepend=-1) > 0
         is_last = np.append(is_first[1:], True)
-        stated: dict[Hashable, str] = dict(table.declared_kinds)
+        stated: dict[Hashable, str] = {name: kind for name, kind in table.declared_kinds.items()}
         declared = declared_columns(rows, labels, stated)
         drawn, computed = dict(rows.items()), list[Derived]()
         if derive:  # relations within a row are those of all rows, of the first as of further ones
@@ -122,7 +120,7 @@ class PanelLaw:
         stays = [n for n, column in drawn.items() if n != table.time and _stays(column, is_first)]
         varying = [name for name in drawn if name not in (*stays, table.time)]
         follows = [found.column for found in computed]
-        texts = _checked(rules, rows, is_first, order)
+        texts = checked_rules(rules, panels) if len(rules) else []
         named = {name for rule in map(Rule, texts) for name in rule.columns}
         prior = [name for name in rows if name in varying or previous(name) in named]
         before = _before(rows[prior])
@@ -281,16 +279,30 @@ def _stays(column: pd.Series, is_first: BoolArray) -> bool:
     return bool((is_first[1:] | (codes[1:] == codes[:-1])).all())
 
 
-def _checked(rules: Sequence[str], rows: pd.DataFrame, is_first: BoolArray, order: IntArray) -> list[str]:
-    """Return rules as texts over columns, after checking them on the rows in their own order."""
+def checked_rules(rules: Sequence[str], panels: Panels) -> list[str]:
+    """Return rules as texts over columns of a row, and of the row before, after checking them on a table's rows."""
     texts = rules if isinstance(rules, str) or rules is None else [with_previous_columns(str(text)) for text in rules]
-    if texts is not None and not len(texts):
-        return []
+    table = panels.rows
+    order = _order(panels)
+    rows = table.X.assign(**{str(name): column for name, column in table.label_columns().items()})
+    rows = rows.iloc[order].reset_index(drop=True)
+    is_first = np.diff(panels.owner[order], prepend=-1) > 0
     before = _before(rows)
     before = before.mask(np.repeat(is_first[:, None], before.shape[1], axis=1))  # a rule says nothing about a gap
     in_own_order = np.empty(len(order), dtype=np.intp)
     in_own_order[order] = np.arange(len(order))
-    return [rule.text for rule in check_rules(texts, rows.join(before).iloc[in_own_order])]
+    return [rule.text for rule in check_rules(texts, rows.join(before).iloc[in_own_order])] if len(texts) else []
+
+
+def _order(panels: Panels, random_state: int = 0) -> IntArray:
+    """Return the rows of a table person by person, in the order of time.
+
+    Without a time the rows of a person are a set, which has a random order.
+    """
+    table = panels.rows
+    n = len(panels.owner)
+    by = numbers(table.X[table.time]) if table.time else np.random.default_rng(random_state).random(n)
+    return np.lexsort([by, panels.owner])
 
 
 def _panel_hashes(of_rows: Hashes, who: IntArray, *, is_ordered: bool) -> Hashes:

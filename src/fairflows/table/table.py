@@ -256,6 +256,11 @@ class Table:
         """Person of each row; without an identifier, every row counts as another person."""
         return Persons.unnamed(len(self)) if self.identifier is None else Persons.of(self.identifier)
 
+    @property
+    def has_histories(self) -> bool:
+        """Whether some persons have several rows."""
+        return self.persons.n < len(self)
+
     def contents(self) -> Hashes:
         """Return a hash of each row's features, label and group."""
         return content_hashes(self.whole(), b"whole rows")
