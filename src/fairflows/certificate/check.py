@@ -164,7 +164,7 @@ def _check_status(c: Certificate) -> Result:
 def _faults_of_counts(c: Certificate) -> Iterator[str]:
     """Yield the faults of the counts, as sentences; the first one makes the others meaningless."""
     for statement in c.statements:
-        yield from (f"{fault} ({_said(statement)})." for fault in _faults_of_statement(statement, c))
+        yield from (f"{fault} ({_said(statement, c)})." for fault in _faults_of_statement(statement, c))
     held_out = [s for s in c.statements if s.by == "held-out"]
     every = next((s for s in held_out if s.law == "row" and s.given is None), None)
     given = [s for s in held_out if s.given is not None]

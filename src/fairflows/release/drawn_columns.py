@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -114,7 +115,7 @@ def joined_columns(X: pd.DataFrame, y: pd.DataFrame | None, label_place: int | N
     return whole
 
 
-def declared_columns(whole: pd.DataFrame, labels: Sequence[Hashable], kinds: Mapping[Hashable, str]) -> set[Hashable]:
+def declared_columns(whole: pd.DataFrame, labels: Sequence[Hashable], kinds: Mapping[Any, str]) -> set[Hashable]:
     """Return the columns of numbers that are categories: as declared, or where they are codes."""
     declared = {n for n, c in whole.items() if has_order(c.dtype) and kinds.get(n) == "categorical"}
     if labels:

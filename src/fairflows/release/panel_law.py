@@ -110,8 +110,7 @@ class PanelLaw:
         rows, who = whole.iloc[order].reset_index(drop=True), panels.owner[order]
         is_first = np.diff(who, prepend=-1) > 0
         is_last = np.append(is_first[1:], True)
-        stated: dict[Hashable, str] = {name: kind for name, kind in table.declared_kinds.items()}
-        declared = declared_columns(rows, labels, stated)
+        declared = declared_columns(rows, labels, table.declared_kinds)
         drawn, computed = dict(rows.items()), list[Derived]()
         if derive:  # relations within a row are those of all rows, of the first as of further ones
             known_first = rows if table.time is None else rows[[table.time, *(n for n in rows if n != table.time)]]

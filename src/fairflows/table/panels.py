@@ -150,6 +150,7 @@ class Panels(Table):
         index = found.identifier.index
         found.a = table.a.iloc[some_row]
         found.X = form.summaries(table.X, persons.codes, persons.n).set_axis(index)
+        _check_no_names(found.X, table)
         found.parts = None if table.parts is None else table.parts[some_row]
         labels = {
             name: form.last(column, table.X, persons.codes, persons.n).set_axis(index)
@@ -178,6 +179,17 @@ class Panels(Table):
     def fingerprint(self, key: Secret) -> str:
         """Return the keyed hash of all rows, which their order does not change."""
         return self.rows.fingerprint(key)
+
+
+def _check_no_names(summaries: pd.DataFrame, table: Table) -> None:
+    """Raise if a text column has another value for every person."""
+    for name, column in table.X.items():
+        is_name = not has_order(column.dtype) and str(name) not in table.declared_kinds
+        if is_name and 2 < len(summaries) == summaries[f"{name}: first"].nunique(dropna=False):
+            raise DataError(
+                f"Column {name!r} is text with as many values as persons ({len(summaries):,}): it names them and "
+                f"cannot be learnt from. Drop it (drop=[{name!r}])."
+            )
 
 
 def check_one_group_each(groups: pd.Series, persons: Persons) -> None:
