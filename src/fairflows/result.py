@@ -91,7 +91,7 @@ class Run:
         return Table(
             frame[[name for name in frame if name in known]],
             name=path.name,
-            groups=self.grouping,
+            cuts=self.grouping,
             sensitive=self.sensitive,
             label=self.label or None,
             identifier=self.identifier,

@@ -47,6 +47,7 @@ def share(
     spend: float = 0.0,
     most_rows: int | None = None,
     rules: Sequence[str] = (),
+    find_rules: bool = True,
     derive: bool = True,
     score: bool | None = None,
     about: About | None = None,
@@ -89,6 +90,8 @@ def share(
     rules : sequence of str, default=()
         Expressions over columns, such as ``"start <= end"``, that are true in every row that is shared. With
         ``unit="person"`` they may name columns of the row before, such as ``"year > previous.year"``.
+    find_rules : bool, default=True
+        Whether inequalities between two columns that every row of the table keeps are rules, too.
     derive : bool, default=True
         Whether columns that follow from others are recognised, and computed instead of drawn.
     score : bool, default=None
@@ -119,12 +122,19 @@ def share(
     check_groups(table)
     check_record()
     settings: dict[str, Any] = {"output": output, "unit": unit, "delta": delta, "spend": spend, "most_rows": most_rows}
-    settings |= {"rules": rules, "derive": derive, "with_score": score, "random_state": random_state}
+    settings |= {
+        "rules": rules,
+        "find_rules": find_rules,
+        "derive": derive,
+        "with_score": score,
+        "random_state": random_state,
+    }
     release = _unfitted(table, method, target, settings)
     release.check_settings()
     say("fitting the cells and the law of rows")
     rows = to_pandas(release.fit_transform(table))
     target = release.target or (TARGETS[0] if release.plan_ is None else release.plan_.target)
+    by_size = release.plan_ if release.target is None else None
     split = f"{len(table):,} rows, all of them released."
     if unit == "person":
         split = f"{len(table):,} rows of {table.persons.n:,} persons: each person has one cell for all of their rows."
@@ -135,7 +145,7 @@ def share(
     certificate = certify(
         release,
         table,
-        target=target,
+        target=by_size or target,
         audit=after if is_own else None,
         delta=delta,
         about=about,

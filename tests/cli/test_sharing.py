@@ -2,13 +2,17 @@
 
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import DataError, Table, audit, share
+from fairflows import Certificate, DataError, Table, audit, share
+from fairflows.bounds.planning import plan_cells
+from fairflows.display import CERTIFIED, MISSED
+from fairflows.report.pictures import bounds_of
 from fairflows.sharing import refuse_a_release_that_tells_more
 
 
@@ -222,3 +226,28 @@ def test_dates_of_any_century_are_shared_and_encoded(run, tmp_path):
         shared = pd.read_csv(path)
         assert 0.4 < (shared["until"] == "9999-12-31 23:59:59").mean() < 0.8
         assert shared["since"].str.match(r"158\d-\d\d-\d\d$").all()
+
+
+def test_the_target_that_was_taken_is_said(run, folder, tmp_path):
+    """On the terminal, in the first box of the report and in the certificate."""
+    rows = pd.read_csv(folder / "loans.csv").iloc[:1600]
+    rows.to_csv(tmp_path / "few.csv", index=False)
+    said = run("share", tmp_path / "few.csv", *ROLES, "--quick", "-o", tmp_path / "out", ends=0)[1]
+    stated = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    assert (stated["target_by"], stated["target"] > 0.1) == ("size", True)
+    taken = (
+        f"(taken for 1,600 persons; 0.1 would allow {plan_cells(list(stated['n'].values()), 0.1, 0.01).n_cells} cells)"
+    )
+    assert f"Δ ≤ {stated['target']:g} {taken}" in " ".join(said.split())
+    box = (tmp_path / "out" / "report-public.html").read_text().split('class="verdict"')[1].split("</div>")[0]
+    assert taken in box
+    run("share", tmp_path / "few.csv", *ROLES, "--target", 0.2, "--quick", "-o", tmp_path / "asked", ends=0)
+    assert json.loads((tmp_path / "asked" / "certificate.json").read_text()).get("target_by", "user") == "user"
+
+
+def test_a_bound_beyond_the_target_is_not_green(folder):
+    asked = Certificate.read(folder / "out" / "certificate.json")
+    colours = {bound.name: bound.colour for bound in bounds_of(asked)}
+    assert colours["persons to come at most"] == CERTIFIED
+    missed = {bound.name: bound.colour for bound in bounds_of(replace(asked, target=asked.cell_upper - 0.01))}
+    assert (missed["persons to come at most"], missed["this table, counted"]) == (MISSED, CERTIFIED)

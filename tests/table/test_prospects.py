@@ -82,10 +82,10 @@ def test_columns_that_name_the_rows_are_found_before_a_table_refuses_them():
 def test_a_sensitive_column_of_numbers_is_to_be_cut():
     table = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age")
     (said,) = said_of("age", table)
-    assert "groups={'age': [44.5]}, or --groups age:44.5" in said
+    assert "cuts={'age': [44.5]}, or --groups age:44.5" in said
     with pytest.raises(ff.DataError, match=r"50 different values.* age:44\.5\. The smallest, age = \d+, has 24"):
         ff.share(table)
-    cut = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age", groups={"age": [44.5]})
+    cut = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age", cuts={"age": [44.5]})
     assert said_of("age", cut) == []
     check_groups(cut)
     check_groups(ff.Table(rows(code=np.arange(N) % 10), sensitive="code"))  # few codes, with persons enough

@@ -105,7 +105,9 @@ class Certificate:
     versions : dict
         Versions of the software.
     target : float or None
-        Distance that was asked for.
+        Distance to stay within.
+    target_by : {"user", "size"}
+        Whether the target was asked for, or taken for the number of persons because lower ones allow few cells.
     n_cells : int or None
         Number of cells that can be released.
     most_rows : int
@@ -144,6 +146,7 @@ class Certificate:
     n_draws: Annotated[int, Meta(ge=1)]
     versions: dict[str, str]
     target: Probability | None = None
+    target_by: Literal["user", "size"] = "user"
     n_cells: int | None = None
     columns: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -205,6 +208,16 @@ class Certificate:
     def density_gap_lower(self) -> dict[str, float]:
         """For each group, a lower bound on the distance between the model's own p̂_a and the truth."""
         return {s.group: s.distance for s in self.statements if s.about == "density" and s.group is not None}
+
+    @property
+    def model_with_gaps(self) -> float | None:
+        """The model-based bound plus the measured gaps of the two worst densities; None where none was measured.
+
+        By Theorem 5.5 it would bound Δ if these gaps were the whole distances from the truth. They are lower bounds,
+        so it promises nothing.
+        """
+        gaps = sorted(self.density_gap_lower.values())[-2:]
+        return None if self.model_upper is None or not gaps else min(1.0, self.model_upper + sum(gaps))
 
     def to_dict(self) -> dict[str, Plain]:
         """Return plain values, as JSON holds them."""

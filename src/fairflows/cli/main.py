@@ -108,6 +108,9 @@ def share(
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
     ] = 0.0,
+    find_rules: Annotated[
+        bool, typer.Option("--rules/--no-rules", help="Keep inequalities that all rows of the table keep.")
+    ] = True,
     derive: Annotated[bool, typer.Option(help="Compute columns that follow from others, or draw all.")] = True,
     score: Annotated[
         bool | None,
@@ -165,6 +168,7 @@ def share(
             spend=spend,
             most_rows=reading.most_rows,
             rules=reading.rules or (),
+            find_rules=find_rules,
             derive=derive,
             score=score,
             about=stated,
@@ -235,7 +239,9 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     for finding in [*named.values(), *find_problems(table)]:
         typer.echo(f"! {with_options(finding)}")
     if rules := proposed_rules(table.X):
-        typer.echo(f"Every row keeps these rules, which can be asked of shared rows, too (--rule): {'; '.join(rules)}.")
+        typer.echo(
+            f"Every row keeps these rules, and every shared row will (--no-rules leaves them out): {'; '.join(rules)}."
+        )
     if isinstance(units, Panels):
         typer.echo(
             f"{len(units):,} persons have up to {units.X['rows'].max():,} rows. All rows of a person are drawn "
@@ -429,7 +435,7 @@ def reproduce(
         bool, typer.Option("--quick", help="Fewer seeds, epochs and rows: minutes, on two cores.")
     ] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to train.")] = "auto",
+    device: Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where to train.")] = "auto",
     jobs: Annotated[int, typer.Option(min=1, help="How many to run side by side, as processes.")] = 1,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reproduction"),
 ) -> None:

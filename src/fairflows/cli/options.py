@@ -137,7 +137,7 @@ class Reading(FileFormat):
             label=self.label,
             identifier=self.identifier,
             time=self.time,
-            groups=read_cuts(self.groups or []),
+            cuts=read_cuts(self.groups or []),
             merge_small=self.merge_small or 0,
             kinds=dict.fromkeys(listed(self.categorical, frame), "categorical"),
             drop=listed(self.drop, frame),

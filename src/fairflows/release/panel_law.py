@@ -17,9 +17,9 @@ from fairflows.release.derived_columns import Derived, Formula, find_derived
 from fairflows.release.drawn_columns import declared_columns, joined_columns
 from fairflows.release.own_rows import RowHashes, held_by_one
 from fairflows.release.row_law import RowLaw
-from fairflows.release.rules import BoolArray, Rule, check_rules, previous, with_previous_columns
+from fairflows.release.rules import BoolArray, Rule, check_rules, previous, proposed_rules, with_previous_columns
 from fairflows.release.time_steps import ELAPSED, LENGTH, SINCE, UNTIL, TimeSteps
-from fairflows.table.columns import WHOLE, Dtype, Schema, numbers
+from fairflows.table.columns import WHOLE, Dtype, Schema, has_order, numbers
 from fairflows.table.keys import Hashes, Secret
 from fairflows.table.panels import PERSON, Panels
 
@@ -84,6 +84,11 @@ class PanelLaw:
         texts = dict.fromkeys(text for law in laws for text in law.derived)
         return [text for text in texts if not any(name in text for name in _BESIDE)]
 
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules that every row obeys; those about the row before hold from the second row on."""
+        return (self.further or self.first).rules
+
     @classmethod
     def fit(
         cls,
@@ -92,6 +97,7 @@ class PanelLaw:
         n_cells: int,
         *,
         rules: Sequence[str] = (),
+        find_rules: bool = False,
         derive: bool = True,
         key: Secret = b"",
         random_state: int = 0,
@@ -120,6 +126,8 @@ class PanelLaw:
         varying = [name for name in drawn if name not in (*stays, table.time)]
         follows = [found.column for found in computed]
         texts = checked_rules(rules, panels) if len(rules) else []
+        if find_rules:
+            texts = list(dict.fromkeys([*texts, *_found_rules(rows[list(whole)], varying, is_first)]))
         named = {name for rule in map(Rule, texts) for name in rule.columns}
         prior = [name for name in rows if name in varying or previous(name) in named]
         before = _before(rows[prior])
@@ -291,6 +299,13 @@ def checked_rules(rules: Sequence[str], panels: Panels) -> list[str]:
     in_own_order = np.empty(len(order), dtype=np.intp)
     in_own_order[order] = np.arange(len(order))
     return [rule.text for rule in check_rules(texts, rows.join(before).iloc[in_own_order])] if len(texts) else []
+
+
+def _found_rules(rows: pd.DataFrame, varying: Sequence[Hashable], is_first: BoolArray) -> list[str]:
+    """Propose inequalities within a row, and between a column that varies and itself in the row before."""
+    numeric = [name for name in varying if name in rows and has_order(rows[name].dtype)]
+    both = rows[numeric].join(_before(rows[numeric]))[~is_first]
+    return [*proposed_rules(rows), *(text for n in numeric for text in proposed_rules(both[[n, previous(n)]]))]
 
 
 def _order(panels: Panels, random_state: int = 0) -> IntArray:

@@ -100,6 +100,8 @@ class Release(TransformerMixin, BaseEstimator):
     rules : sequence of str, default=()
         Expressions over columns that are true in every row that is drawn, such as ``"start <= end"``
         (`fairflows.release.rules`).
+    find_rules : bool, default=True
+        Whether inequalities between two columns that every row of the table keeps are rules, too (`kept_rules`).
     derive : bool, default=True
         Whether columns that follow from others are recognised, and computed instead of drawn.
     with_score : bool, default=None
@@ -155,6 +157,7 @@ class Release(TransformerMixin, BaseEstimator):
     spend: float = 0.0
     most_rows: int | None = None
     rules: Sequence[str] = ()
+    find_rules: bool = True
     derive: bool = True
     with_score: bool | None = None  # not `score`, which is a method of scikit-learn's estimators
     random_state: int = 0
@@ -341,6 +344,7 @@ class Release(TransformerMixin, BaseEstimator):
             found.cells,
             found.n_cells,
             rules=self.rules,
+            find_rules=self.find_rules,
             derive=self.derive,
             key=found.encoder.key_,
             random_state=self.random_state,
@@ -358,6 +362,7 @@ class Release(TransformerMixin, BaseEstimator):
             persons=found.rows.persons.codes,
             kinds=declared_kinds(found.encoder, given),
             rules=self.rules,
+            find_rules=self.find_rules,
             derive=self.derive,
             label_place=given.label_place,
             known=found.levels,
@@ -520,6 +525,11 @@ class Release(TransformerMixin, BaseEstimator):
     def derived(self) -> list[str]:
         """Say which columns follow from others, as the law of rows found it."""
         return [] if self.law_ is None else list(self.law_.derived)
+
+    @property
+    def kept_rules(self) -> list[str]:
+        """The rules that every drawn row keeps, as they were stated and found."""
+        return [] if self.law_ is None else [rule.text for rule in self.law_.rules]
 
     def already_used(self, table: Table) -> int:
         """Count the persons of a table (or rows, at least) that certify nothing.

@@ -19,7 +19,7 @@ from fairflows.release.drawn_columns import DrawnColumns, Part, joined_columns
 from fairflows.release.law_trees import fit_trees
 from fairflows.release.number_ranges import NumberRanges, Places
 from fairflows.release.own_rows import RowHashes, held_by_one, shared_range
-from fairflows.release.rules import BoolArray, Rule, check_rules
+from fairflows.release.rules import BoolArray, Rule, check_rules, proposed_rules
 from fairflows.table.columns import Dtype, Schema, floats
 from fairflows.table.domain import Levels
 from fairflows.table.keys import Hashes, Secret
@@ -99,6 +99,7 @@ class RowLaw:
         persons: npt.ArrayLike | None = None,
         kinds: Mapping[Hashable, str] | None = None,
         rules: Sequence[str] = (),
+        find_rules: bool = False,
         derive: bool = True,
         order: Sequence[Hashable] = (),
         given: Sequence[Hashable] = (),
@@ -121,7 +122,8 @@ class RowLaw:
         whole = joined_columns(X, y, label_place)
         cells = np.asarray(cells, dtype=np.int64)
         numbered = np.arange(len(whole)) if persons is None else np.unique(np.asarray(persons), return_inverse=True)[1]
-        checked = check_rules(rules, whole)
+        found = proposed_rules(whole) if find_rules else []
+        checked = check_rules(list(dict.fromkeys([*rules, *found])), whole)
         drawn = DrawnColumns.of(
             whole,
             labels,

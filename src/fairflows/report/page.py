@@ -125,8 +125,8 @@ def _told_of_columns(model: Any, table: Table) -> list[str]:
     if not model.traits.draws_rows:
         return []
     notes = [f"Computed instead of drawn: {text}." for text in model.derived]
-    notes += [f"True in every shared row: {rule}." for rule in model.rules]
-    notes += table_words.redrawn(model.redrawn_, len(table)) if model.rules else []
+    notes += [f"True in every shared row: {rule}." for rule in model.kept_rules]
+    notes += table_words.redrawn(model.redrawn_, len(table)) if model.kept_rules else []
     scores = [] if model.cell_scores_ is None else list(model.cell_scores_)
     return notes + [
         f"{name}_score is the probability of {name} = {sorted_values(label)[1]}, given the cell."

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fairflows.bounds.derived import rounded_down, rounded_up
+from fairflows.bounds.planning import TARGETS, plan_cells
 from fairflows.report.numbers import percent, percent_at_most
 
 if TYPE_CHECKING:
@@ -205,10 +206,13 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
     cells = f" ({c.n_cells} cells)" if c.n_cells is not None else ""
     found = [("sensitive", c.attribute), ("released", " and ".join([_RELEASED[c.released] + cells, *c.labels]))]
     if c.target is not None:
-        found.append(("target", f"Δ ≤ {c.target:.4g}, {_adversary(c, c.target)}"))
+        found.append(("target", f"Δ ≤ {c.target:.4g}, {_adversary(c, c.target)}{taken_by_size(c)}"))
     for s in c.statements:
         said = STATEMENTS[s.about, s.by]
         found.append((said.name(s, c), said.text(s, c)))
+    if c.model_with_gaps is not None:
+        text = f"Δ̂ + gaps = {rounded_up(c.model_with_gaps)}; no promise, because the gaps may be larger than measured"
+        found.append(("  model and gaps", text))
     stated = {s.about for s in c.statements}
     found += [line for about, line in _ABSENT.items() if about not in stated]
     counted = ", ".join(f"{group}: {count:,}" for group, count in c.n.items())
@@ -224,6 +228,21 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
     found += [("issued", c.issued), *c.about.lines]
     found.append(("computed from", f"model {c.model}, rows {c.rows}, seed {c.seed}"))
     return found
+
+
+def taken_by_size(c: Certificate) -> str:
+    """Say that the target was taken for the number of persons, if it was, and what the usual one would allow."""
+    if c.target_by == "user":
+        return ""
+    table = c.find("table")
+    persons = list((table.persons if table is not None and table.persons else c.n).values())
+    usual = plan_cells(persons, TARGETS[0], c.delta) if c.target != TARGETS[0] else None
+    cells = (
+        ""
+        if c.target == TARGETS[0]
+        else f"; {TARGETS[0]:g} would allow {usual.n_cells if usual else 'fewer than 2'} cells"
+    )
+    return f" (taken for {round(sum(persons)):,} persons{cells})"
 
 
 def spent(c: Certificate) -> str:

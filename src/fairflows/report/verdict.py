@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fairflows.bounds.planning import CellPlan, plan_cells
 from fairflows.bounds.shared_table import drawn_rates_upper_bound
 from fairflows.report.numbers import at_least, at_most, percent, percent_at_least, percent_at_most
-from fairflows.report.statement_words import STATEMENTS, guess_of, meaning
+from fairflows.report.statement_words import STATEMENTS, guess_of, meaning, taken_by_size
 
 if TYPE_CHECKING:
     from fairflows.certificate.certificate import Certificate
@@ -33,7 +33,7 @@ def verdict(c: Certificate) -> list[str]:
     asked, model = _target(c), c.find("model")
     table, counted = c.find("table"), c.find("population")
     if c.status == "CERTIFIED" and table is not None:
-        return achieved(c)
+        return [*achieved(c), *asked]
     if c.status == "CERTIFIED" and counted is not None:
         return [
             f"From a released row{beside} nobody {guess} correctly more than "
@@ -267,4 +267,4 @@ def _covered(c: Certificate) -> str:
 
 
 def _target(c: Certificate) -> list[str]:
-    return [] if c.target is None else [f"The target was a distance of at most Δ = {c.target:.4g}."]
+    return [] if c.target is None else [f"The target was a distance of at most Δ = {c.target:.4g}{taken_by_size(c)}."]
