@@ -60,6 +60,7 @@ class Run:
     label: list[str] = field(default_factory=list)
     identifier: str | None = None
     household: str | None = None
+    time: str | None = None
     time_formats: dict[str, str] = field(default_factory=dict)
     missing_group: MissingGroup = "error"
     missing_label: MissingLabel = "error"
@@ -75,6 +76,7 @@ class Run:
             label=list(map(str, table.label_columns())),
             identifier=None if table.identifier is None else str(table.identifier.name),
             household=None if table.household is None else str(table.household.name),
+            time=table.time,
             time_formats=table.time_formats,
             missing_group=table.missing_group,
             missing_label=table.missing_label,
@@ -101,6 +103,7 @@ class Run:
             sensitive=self.sensitive,
             label=self.label or None,
             identifier=self.identifier,
+            time=self.time,
             missing_group=self.missing_group,
             missing_label=self.missing_label,
         )
@@ -149,7 +152,8 @@ class Shared:
     Attributes
     ----------
     table : DataFrame
-        One row per row of the original table, in random order, with a fresh index.
+        One row per row of the original table, in random order, with a fresh index. With ``unit="person"`` any number
+        of rows for each person, together and in the order of time, and a column `person` of fresh numbers.
     certificate : Certificate
         How well anybody can guess the group from a shared row.
     usefulness : Usefulness or None
@@ -230,6 +234,11 @@ class Shared:
             if whole is None:
                 n_rows = write_table([to_arrow(self.table)], shared, shared, self.run.time_formats)
             else:
+                if self.release.unit == "person":
+                    raise DataError(
+                        "A sample (sample=...) is of rows that are released one by one: the rows of a person are read "
+                        "together, in memory. Take all rows, or release rows that are not linked (unit='row')."
+                    )
                 with warnings.catch_warnings():
                     # Persons of the sample keep their cells, as is meant.
                     warnings.filterwarnings("ignore", ".* keep the cell", DataWarning)
@@ -303,8 +312,8 @@ def of_whole_file(certificate: Certificate, found: BatchFindings) -> Certificate
 
 def naming_released_file(certificate: Certificate, path: Path, n_rows: int, kinds: dict[str, str]) -> Certificate:
     """Return the certificate, without a seal, with the SHA-256 and the contents of a released file."""
-    headline = certificate.headline
-    counted = headline is not None and sum(headline.n.values()) == n_rows
+    headline, is_of_panels = certificate.headline, certificate.released == "panel"
+    counted = headline is not None and (is_of_panels or sum(headline.n.values()) == n_rows)
     if headline is not None and counted:  # the cells behind drawn rows are not in the file
         counted = (
             headline.about == "table"

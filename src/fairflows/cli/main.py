@@ -98,6 +98,14 @@ def share(
         Literal["row", "cell"],
         typer.Option(help="Whole rows, or cell numbers."),
     ] = "row",
+    unit: Annotated[
+        Literal["person", "row"] | None,
+        typer.Option(
+            help="Draw all rows of a person together from one cell, or every row from its own; by default `person` "
+            "where --id repeats.",
+            show_default=False,
+        ),
+    ] = None,
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
     ] = 0.0,
@@ -126,8 +134,8 @@ def share(
     """Turn a table into one that can be shared, with a certificate and a report.
 
     Writes `shared.csv` (all rows, in the table's own columns, in random order, without the sensitive attribute and the
-    identifier), `certificate.json`, `report-public.html` for the receiver, `report.html`, `report.json` and the private
-    model.
+    identifier; where persons have several rows, these are together under a fresh number), `certificate.json`,
+    `report-public.html` for the receiver, `report.html`, `report.json` and the private model.
 
     Exit code 0: this table is within the target (with `--require population`, persons to come too). 1: it is not. 2:
     bad input. 70: a bug in fairflows. 130: interrupted.
@@ -157,6 +165,7 @@ def share(
             delta=delta,
             method=method,
             output=output,
+            unit=unit,
             spend=spend,
             most_rows=reading.most_rows,
             rules=reading.rules or (),
@@ -211,15 +220,21 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     """
     from dataclasses import replace
 
+    from fairflows.release.panel_law import checked_rules
     from fairflows.release.rules import check_rules, proposed_rules
     from fairflows.table.names import columns_of_own_values
+    from fairflows.table.panels import Panels
     from fairflows.table.prospects import best_bounds, find_names, find_problems
 
     drop = listed(reading.drop, frame := reading.frame(file))
     named = find_names(frame, [*reading.sensitive, *(reading.label or []), *filter(None, [reading.identifier]), *drop])
     reading = replace(reading, drop=[*drop, *named])
     table = reading.table(frame, file.name)
-    check_rules(reading.rules or (), table.X)
+    units = Panels.of(table) if table.has_histories and reading.most_rows is None else table
+    if isinstance(units, Panels):
+        checked_rules(reading.rules or (), units)
+    else:
+        check_rules(reading.rules or (), table.X)
     if reading.most_rows is not None:
         table.random_rows(0, reading.most_rows)  # raises if a person has more
     typer.echo(repr(table))
@@ -230,7 +245,12 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
         typer.echo(
             f"Every row keeps these rules, and every shared row will (--no-rules leaves them out): {'; '.join(rules)}."
         )
-    typer.echo(_at_best(*best_bounds(table, delta=delta)))
+    if isinstance(units, Panels):
+        typer.echo(
+            f"{len(units):,} persons have up to {units.X['rows'].max():,} rows. All rows of a person are drawn "
+            "together from one cell, and the statements are about persons (--unit person)."
+        )
+    typer.echo(_at_best(*best_bounds(units, delta=delta)))
 
 
 def _at_best(plans: list[CellPlan], default: float | None) -> str:
