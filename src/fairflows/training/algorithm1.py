@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -92,8 +92,8 @@ def algorithm_1(
 
 
 def draws_compared(
-    draws: Float[Tensor, "M K N *D"], n_labels: int, most: int = MOST_COMPARED
-) -> Float[Tensor, "M K K-1 n *D"]:
+    draws: Shaped[Tensor, "M K N *D"], n_labels: int, most: int = MOST_COMPARED
+) -> Shaped[Tensor, "M K K-1 n *D"]:
     """Return the draws that each group b ≠ a is compared on.
 
     All of them, unless there are so many groups that each draw is compared with `most` others only: then b gets an
