@@ -57,7 +57,7 @@ def test_two_keys_disagree_as_often_as_gamma_says(categorical):
 
 
 def test_more_combinations_than_can_be_listed_are_refused(categorical, monkeypatch):
-    monkeypatch.setattr("fairflows.encoder.fair_matching._MOST_CELLS", 10)
+    monkeypatch.setattr("fairflows.encoder.fair_matching._MOST_COMBINATIONS", 10)
     with pytest.raises(DataError, match="at most 10 combinations; got 48 in each of 2 groups. Take fewer columns"):
         fit(categorical)
 
