@@ -4,6 +4,7 @@ import atexit
 import functools
 import gc
 import hashlib
+import inspect
 import io
 import itertools
 import os
@@ -178,7 +179,7 @@ def few_components():
     from fairflows.density import MixtureDensity
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MixtureDensity.__init__.__kwdefaults__, "max_components", 2)
+        patch.setitem(inspect.unwrap(MixtureDensity.__init__).__kwdefaults__, "max_components", 2)
         yield
 
 
@@ -188,7 +189,7 @@ def short_made():
     from fairflows.density.estimated import CategoricalMADE
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(CategoricalMADE.__init__.__kwdefaults__, "n_epochs", 5)
+        patch.setitem(inspect.unwrap(CategoricalMADE.__init__).__kwdefaults__, "n_epochs", 5)
         yield
 
 

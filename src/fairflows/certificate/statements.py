@@ -19,9 +19,9 @@ from fairflows.bounds.blocks import blocks_upper_bound
 from fairflows.bounds.cells import merged_distance, merged_upper_bound
 from fairflows.bounds.shared_table import known_share_distance, table_distance
 
-About = Literal["table", "population", "new persons", "model", "attack", "density"]
+Subject = Literal["table", "population", "new persons", "model", "attack", "density"]
 Law = Literal["row", "person"]
-FOUND_BY: dict[About, tuple[str, ...]] = {
+FOUND_BY: dict[Subject, tuple[str, ...]] = {
     "table": ("counted",),
     "population": ("blocks", "held-out"),
     "new persons": ("test",),
@@ -128,7 +128,7 @@ class Statement:
         rows of each group. None without a target, and for statements that no target is about.
     """
 
-    about: About
+    about: Subject
     by: str
     law: Law = "row"
     given: str | None = None
