@@ -45,7 +45,7 @@ Make = Callable[[int, int, int], ClassifierMixin]
 """Makes a classifier for a seed, a number of rows to learn from and a number of groups among them."""
 
 _SMALLEST = 1e-12
-_DECIMALS = 10  # a matrix product rounds by a row's place; equal rows must lie on one side of a threshold
+_DECIMALS = 10  # of scores, because BLAS may give equal rows different last digits
 _LARGEST = 1e30  # of a number that a learner sees
 _MOST_TREES = 4_000  # of one learner: minutes
 

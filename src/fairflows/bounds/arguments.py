@@ -18,7 +18,7 @@ Numbers = FloatArray | np.float64
 MOST_LOG_DENSITIES = 2**28
 """The most numbers that a table of log-densities may have: 2 GiB in double precision."""
 SOON_COMPUTED = 8_000_000
-"""Log-densities that are computed in about 20 s on one thread: as many as nobody has to ask for."""
+"""Log-densities that are computed in about 20 s on one thread, and so without being asked for."""
 
 
 def checked_delta(delta: float) -> float:
@@ -61,7 +61,7 @@ seeds are small numbers."""
 
 
 def affordable_draws(n: int, n_groups: int) -> int:
-    """Return n, or fewer draws where their log-densities under all K groups would take long."""
+    """Cap n so that K² log-densities per draw stay affordable."""
     return max(1, min(n, min(SOON_COMPUTED, MOST_LOG_DENSITIES) // n_groups**2))
 
 

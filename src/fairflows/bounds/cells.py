@@ -1,7 +1,7 @@
 """Laws on finitely many cells: their exact distance where they are known, bounds where persons were counted.
 
-The bounds are distribution-free, about the true law, for a release of one cell per person. The map from a person to her
-cell (codec ranges, scores, edges, the number of cells) must be fixed before the certifying persons are looked at, and
+The bounds are distribution-free, about the true law, for a release of one cell per person. The map from persons to
+cells (codec ranges, scores, edges, the number of cells) must be fixed before the certifying persons are looked at, and
 each of them gives one row. Nothing else is assumed about the law.
 
 The receiver of a certificate can compute its bounds again from the counts that are printed in it. A cell in which a

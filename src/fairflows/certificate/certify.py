@@ -156,8 +156,8 @@ def certify(
     certificate = case.certificate(look, audit)
     if any(other.model != case.name for other in others):
         warn_user(
-            "Another model was certified on some of these persons. Never release two models' encodings of one person: "
-            "only the true group's inverses agree on her row."
+            "Another model was certified on some of these persons. Never release two models' encodings of one person, "
+            "because only with the true group's inverses do both decode to the same row."
         )
     return certificate
 

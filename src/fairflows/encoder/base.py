@@ -58,7 +58,7 @@ class Traits:
     randomised: bool = False  # encoding uses coins or noise, which belong to a person
     draws_rows: bool = False  # the output is a row drawn from the cell, anew at every call
     strength: str = "gamma"  # the setting that a frontier varies
-    n_cells: int | None = None  # the number of cells; None where the output is no cell
+    n_cells: int | None = None  # the number of cells; None where the output is not a cell
     separate_thresholds: bool = False  # thresholds are set at persons who chose no node (`FairTree.learn_apart`)
     cut_twice: bool = False  # the law of blocks covers persons to come
     unit: Literal["row", "person"] = "row"  # what has a cell: each row, or each person with all of their rows
@@ -171,7 +171,7 @@ class Model(Protocol):
         """Return the groups' laws of encoded rows; None without densities."""
 
     def bound_follows_from(self, table: Table) -> bool | None:
-        """Whether what bounds persons to come follows again from a release's own table; None if nobody can tell."""
+        """Whether the bound on persons to come follows again from a release's own table; None if unknown."""
 
     def already_used(self, table: Table) -> int:
         """Count the persons of a table that certify nothing."""

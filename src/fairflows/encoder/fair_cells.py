@@ -69,7 +69,7 @@ class FairCells(Encoder):
     distance_ : float
         Δ of the programme.
     planned_ : float
-        The bound that a certificate stays within with probability ``chance``.
+        The bound that the certificate meets with probability ``chance``.
     cell_means_ : ndarray of shape (n_cells_, n_targets)
         Mean of the label in each cell.
     laws_ : ndarray of shape (K, n_cells_)

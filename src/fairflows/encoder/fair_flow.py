@@ -98,7 +98,7 @@ class FairFlow(Encoder):
         The training range is scaled into [alpha/2, 1 − alpha/2].
     dequantise : bool, default=True
         Add noise to every value on a grid, because values on a grid tell an adversary which encoder made them. A person
-        keeps her noise; training draws it anew in every step.
+        keeps their noise; training draws it anew in every step.
     smoothing : float or "auto", default="auto"
         σ of normal noise that is added to numbers, not to categories, in model space, where the training range is about
         seven wide. What it blurs no density can get wrong. "auto" takes the least σ of 0,

@@ -71,7 +71,7 @@ class Rows:
     def independent(self, places: Int[Places, " m"], most: int, random_state: int) -> Int[Places, " _"]:
         """Return those of the rows at these places that are independent draws from the law of a random row.
 
-        They are at most one row of each person, of whom nobody has more than `most`.
+        They are at most one row of each person; no person has more than `most`.
         """
         if most == 1 and self.persons.n == len(self.persons.codes):
             return places
@@ -142,7 +142,7 @@ def read_training_rows(
     named = isinstance(X, Table) or has_names(X)
     numbered = [name for name in features if not isinstance(name, str)]
     if named and 0 < len(numbered) < features.shape[1]:
-        raise DataError(f"The name of column {numbered[0]!r} is no text, and others are texts: rename it.")
+        raise DataError(f"The name of column {numbered[0]!r} is not a text, and those of other columns are: rename it.")
     validate_data(encoder, features if named else features.to_numpy(), skip_check_array=True, reset=True)
     kinds = getattr(encoder, "kinds", None)
     if kinds is None and isinstance(X, Table):
@@ -241,7 +241,8 @@ def find_attribute(
 
 def _find_groups(attribute: pd.Series) -> list[Hashable]:
     if attribute.isna().any():
-        raise DataError(f"The sensitive attribute must be known in every row; {int(attribute.isna().sum())} are not.")
+        n_missing = int(attribute.isna().sum())
+        raise DataError(f"The sensitive attribute is missing in {n_missing:,} rows; drop them or fill them in.")
     groups = sorted_values(of_one_type(attribute))
     if len(groups) < 2:
         raise DataError(f"The sensitive attribute needs at least two groups; every row is {shown(groups[0])}.")
