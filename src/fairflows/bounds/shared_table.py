@@ -23,8 +23,6 @@ _DEVIATIONS = 9  # standard deviations of a hypergeometric law that are summed o
 _POINT = 0.95
 _SKEWNESS = 0.995  # of |N(0, 1)|
 _FROM_ABOVE = 1.05  # by which the deviation is taken larger, so that simulations stay below the point
-_EVEN_MEAN = 0.399  # of the distance of even matched cells, times sqrt(k - 1): ½ sqrt(2/π)
-_EVEN_DEVIATION = _FROM_ABOVE * 0.3014  # of the same, whatever k is: ½ sqrt(1 - 2/π)
 _STEPS = 1_001  # of the grid on which a law is tabulated
 
 _MOST_EXACT = 10_000_000  # rows of a group: the time grows with their root, and a certificate may claim any number
