@@ -21,11 +21,12 @@ from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.model_hash import model_hash
+from fairflows.certificate.notices import earlier_notices
 from fairflows.certificate.releases import ReleasedRows, new_release
 from fairflows.certificate.statements import table_statement
 from fairflows.display import html_card
 from fairflows.encoder.base import Encoder
-from fairflows.exceptions import DataError, DataWarning, check_choice
+from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
 from fairflows.exports import EXPORTED, export_files
 from fairflows.release.release import Release
 from fairflows.report import statement_words, table_words
@@ -34,8 +35,9 @@ from fairflows.storage import FILES, save
 from fairflows.stream.batches import BatchFindings, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
 from fairflows.stream.whole_file import knowing_whole_file
+from fairflows.table.columns import Schema
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
-from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
+from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.json_text import read_as, read_document
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
@@ -45,7 +47,9 @@ Kind = Literal["csv", "parquet"]
 RUN, MODEL, FORMAT = "run.json", "model", 1
 SHARED = {"csv": "shared.csv", "parquet": "shared.parquet"}
 _REPORTS = ("report.html", "report.json", "report-public.html")
-_FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", *_REPORTS, *EXPORTED}
+CERTIFICATE, WATCH = "certificate.json", "watch.json"
+_FILES = {RUN, MODEL, CERTIFICATE, "certificate.files.json", "certificate.notices.json", *_REPORTS, *EXPORTED}
+_FILES |= {WATCH, "watch.persons"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,7 @@ class Run:
     label: list[str] = field(default_factory=list)
     identifier: str | None = None
     household: str | None = None
+    time: str | None = None
     time_formats: dict[str, str] = field(default_factory=dict)
     missing_group: MissingGroup = "error"
     missing_label: MissingLabel = "error"
@@ -71,6 +76,7 @@ class Run:
             label=list(map(str, table.label_columns())),
             identifier=None if table.identifier is None else str(table.identifier.name),
             household=None if table.household is None else str(table.household.name),
+            time=table.time,
             time_formats=table.time_formats,
             missing_group=table.missing_group,
             missing_label=table.missing_label,
@@ -97,8 +103,45 @@ class Run:
             sensitive=self.sensitive,
             label=self.label or None,
             identifier=self.identifier,
+            time=self.time,
             missing_group=self.missing_group,
             missing_label=self.missing_label,
+        )
+
+    def later_persons(
+        self, path: Path, model: Encoder, text_format: TextFormat | None = None, groups_from: str | None = None
+    ) -> Table:
+        """Read a file of later persons as rows of the model; it need not hold labels.
+
+        Rows without a group are left out, and those without a label where these were left out before. `groups_from`
+        names the column that holds the sensitive attribute, where the file calls it otherwise.
+        """
+        kinds = dict(table_schema(model, self.sensitive, grouping=self.grouping).kinds)
+        if groups_from is not None:
+            if len(self.sensitive) > 1:
+                raise DataError(f"groups_from names one column; the groups are of {' and '.join(self.sensitive)}.")
+            kinds[groups_from] = kinds.pop(self.sensitive[0])
+        frame = read_frame(path, Schema(kinds), self.identifier, text_format)
+        if groups_from is not None:
+            own = self.sensitive[0]
+            frame = frame.drop(columns={own} - {groups_from}, errors="ignore").rename(columns={groups_from: own})
+        labels = frame[[name for name in self.label if name in frame]]
+        missing_group: MissingGroup = "group" if self.missing_group == "group" else "drop"
+        missing_label: MissingLabel = "drop" if self.missing_label == "drop" else "keep"
+        kept = rows_kept(frame[self.sensitive], labels, missing_group, missing_label)
+        if not kept.all():
+            warn_user(f"{int((~kept).sum()):,} rows without a group or a label are not counted.")
+        if not kept.any():
+            raise DataError(f"{path}: no row has a group, so that none can be counted.")
+        known = {*map(str, model.schema_.kinds), *self.sensitive, self.identifier}
+        frame = frame.loc[kept, [name for name in frame if name in known]]
+        return Table(
+            frame,
+            name=path.name,
+            cuts=self.grouping,
+            sensitive=self.sensitive,
+            identifier=self.identifier,
+            missing_group=missing_group,
         )
 
 
@@ -109,7 +152,8 @@ class Shared:
     Attributes
     ----------
     table : DataFrame
-        One row per row of the original table, in random order, with a fresh index.
+        One row per row of the original table, in random order, with a fresh index. With ``unit="person"`` any number
+        of rows for each person, together and in the order of time, and a column `person` of fresh numbers.
     certificate : Certificate
         How well anybody can guess the group from a shared row.
     usefulness : Usefulness or None
@@ -183,12 +227,18 @@ class Shared:
             return self._save(out, SHARED[kind], whole, text_format)
 
     def _save(self, out: Path, name: str, whole: Path | None, text_format: TextFormat | None) -> Shared:
-        release, certificate, found, released = self.release, self.certificate, BatchFindings(), [self.seen]
+        certificate = replace_(self.certificate, notices=earlier_notices(out / CERTIFICATE), seal="")
+        release, found, released = self.release, BatchFindings(), [self.seen]
         with side_folder(out) as work:
             shared = work / name
             if whole is None:
                 n_rows = write_table([to_arrow(self.table)], shared, shared, self.run.time_formats)
             else:
+                if self.release.unit == "person":
+                    raise DataError(
+                        "A sample (sample=...) is of rows that are released one by one: the rows of a person are read "
+                        "together, in memory. Take all rows, or release rows that are not linked (unit='row')."
+                    )
                 with warnings.catch_warnings():
                     # Persons of the sample keep their cells, as is meant.
                     warnings.filterwarnings("ignore", ".* keep the cell", DataWarning)
@@ -218,7 +268,7 @@ class Shared:
             contents["data"] = {**contents["data"], "split": told}
         page = Report(contents)
         texts = {
-            "certificate.json": certificate.to_json(),
+            CERTIFICATE: certificate.to_json(),
             "report.html": page.to_html(),
             "report.json": json.dumps(page.contents, indent=1, ensure_ascii=False),
             "report-public.html": page.to_html(public=True),
@@ -262,8 +312,8 @@ def of_whole_file(certificate: Certificate, found: BatchFindings) -> Certificate
 
 def naming_released_file(certificate: Certificate, path: Path, n_rows: int, kinds: dict[str, str]) -> Certificate:
     """Return the certificate, without a seal, with the SHA-256 and the contents of a released file."""
-    headline = certificate.headline
-    counted = headline is not None and sum(headline.n.values()) == n_rows
+    headline, is_of_panels = certificate.headline, certificate.released == "panel"
+    counted = headline is not None and (is_of_panels or sum(headline.n.values()) == n_rows)
     if headline is not None and counted:  # the cells behind drawn rows are not in the file
         counted = (
             headline.about == "table"

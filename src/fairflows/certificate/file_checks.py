@@ -13,6 +13,7 @@ from fairflows.certificate.file_list import FileList, file_sha256
 from fairflows.certificate.statements import Statement
 from fairflows.exceptions import DataError
 from fairflows.table.columns import TEXT, WHOLE
+from fairflows.table.panels import PERSON
 
 _ANOTHER = "It is not the table that was certified"
 
@@ -36,15 +37,20 @@ def check_file(path: Path, c: Certificate, listed: FileList | None, *, has_count
 def difference_from_counts(path: Path, headline: Statement, kinds: Mapping[str, str], released: Released) -> str:
     """Say how a file's rows differ from a statement's counts of all groups together; empty where they do not.
 
-    A file of cells is compared cell by cell, any other file by its number of rows.
+    A file of cells is compared cell by cell, a file of panels by its number of persons, any other by its number of
+    rows.
     """
-    n_rows, n_counted, found = 0, sum(headline.n.values()), Counter[str]()
+    n_rows, n_counted, found, persons = 0, sum(headline.n.values()), Counter[str](), set[str]()
     has_cells = released == "cell" and list(kinds) == ["cell"]  # a column of the table may have this name
     for columns in released_columns(path, kinds):
         n_rows += len(next(iter(columns.values())))
+        if released == "panel":
+            persons.update(columns[PERSON].unique().to_pylist())
         if has_cells:
             found.update(columns["cell"].to_pylist())
-    if n_rows != n_counted:
+    if released == "panel" and len(persons) != n_counted:
+        return f"It has {len(persons):,} persons; {n_counted:,} were counted."
+    if released != "panel" and n_rows != n_counted:
         return f"It has {n_rows:,} rows; {n_counted:,} were counted."
     if not has_cells:
         return "" if headline.about == "table" else "It has no column 'cell', but cells were counted."
@@ -121,5 +127,6 @@ def _check_histogram(path: Path, c: Certificate, *, is_counted: bool) -> Result:
     of_cells = {name: WHOLE if name == "cell" else TEXT for name in c.columns}
     kinds = of_cells if c.contents is None else c.contents.kinds
     found = difference_from_counts(path, c.headline, kinds, c.released)
-    text = found or "Its rows are as many as were counted, in each cell where it gives them."
+    unit = "persons" if c.released == "panel" else "rows"
+    text = found or f"Its {unit} are as many as were counted, in each cell where it gives them."
     return Result("histogram", "FAILED" if found else "ok", text)

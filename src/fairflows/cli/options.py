@@ -22,7 +22,7 @@ Command = Callable[..., None]
 
 _SAME_NAMES = (
     "categorical decimal delta drop encoding engine groups household label merge_small method missing_group "
-    "missing_label most_rows output replace sample sensitive separator target"
+    "missing_label most_rows output replace sample sensitive separator target time unit"
 )
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
@@ -88,6 +88,7 @@ class Reading(FileFormat):
     household: Annotated[
         str | None, _about_file(help="Column that names a household or firm, whose own values are not shared.")
     ] = None
+    time: Annotated[str | None, typer.Option(help="Column that orders the rows of a person.")] = None
     categorical: Annotated[
         list[str] | None, _about_file(help="Columns whose numbers are categories: a,b, or repeated.")
     ] = None
@@ -144,6 +145,7 @@ class Reading(FileFormat):
             label=self.label,
             identifier=self.identifier,
             household=self.household,
+            time=self.time,
             cuts=read_cuts(self.groups or []),
             merge_small=self.merge_small or 0,
             kinds=dict.fromkeys(listed(self.categorical, frame), "categorical"),

@@ -69,9 +69,12 @@ def _text_of_table(s: Statement, c: Certificate) -> str:
 
 def _says_table(s: Statement, c: Certificate) -> str:
     half = percent_at_most((1 + s.known["0.5"]) / 2)
+    one_of, others = f"one of these {sum(c.n.values()):,} rows", "rows"
+    if c.released == "panel":
+        one_of, others = f"all rows of one of these {sum(c.n.values()):,} persons together", "persons"
     return (
-        f"Looking at one of these {sum(c.n.values()):,} rows, nobody who was not told {c.attribute} of rows in it is "
-        f"expected to tell the groups apart more often. Knowing {c.attribute} of a random half: {half}."
+        f"Looking at {one_of}, nobody who was not told {c.attribute} of {others} in it is expected to tell the groups "
+        f"apart more often. Knowing {c.attribute} of a random half: {half}."
     )
 
 
@@ -112,7 +115,8 @@ STATEMENTS: dict[tuple[str, str], StatementWords] = {
         name=lambda s, c: "persons to come",
         text=lambda s, c: f"{_bounds(s, c)}, with probability {100 * (1 - s.delta):g} %",
         says=lambda s, c: (
-            "From the shared row of a person who is encoded later, nobody does better, for whatever task."
+            f"From the shared row{'s' * (c.released == 'panel')} of a person who is encoded later, nobody does better, "
+            "for whatever task."
         ),
     ),
     ("new persons", "test"): StatementWords(
@@ -145,7 +149,12 @@ STATEMENTS: dict[tuple[str, str], StatementWords] = {
 }
 """The words of each kind of statement, by `about` and `by`."""
 
-_RELEASED = {"row": "rows drawn from cells", "cell": "cell", "latent": "latent"}
+_RELEASED = {
+    "row": "rows drawn from cells",
+    "panel": "all rows of each person, drawn together from cells",
+    "cell": "cell",
+    "latent": "latent",
+}
 _ABSENT = {
     "population": ("persons to come", "no statement: that takes a release of cells, and enough persons"),
     "model": ("model", "no statement: there is no density of the release"),
@@ -201,6 +210,9 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
     for s in c.statements:
         said = STATEMENTS[s.about, s.by]
         found.append((said.name(s, c), said.text(s, c)))
+    if c.model_with_gaps is not None:
+        text = f"Δ̂ + gaps = {rounded_up(c.model_with_gaps)}; no promise, because the gaps may be larger than measured"
+        found.append(("  model and gaps", text))
     stated = {s.about for s in c.statements}
     found += [line for about, line in _ABSENT.items() if about not in stated]
     counted = ", ".join(f"{group}: {count:,}" for group, count in c.n.items())
@@ -208,10 +220,12 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
     look = f"; look {c.look} of these persons" if c.look else ""
     if any(assumption.key == "looks not counted" for assumption in c.assumptions):
         look = "; without names, so that earlier looks are not counted"
-    found.append(("counted", f"{unit if c.look else 'rows of the table'}, {counted}{look}"))
+    of_table = "persons of the table, each with all of their rows" if c.released == "panel" else "rows of the table"
+    found.append(("counted", f"{unit if c.look else of_table}, {counted}{look}"))
     if c.releases > 1:
         found.append(("releases", f"{c.releases} of these rows, by the producer's record; together they may tell more"))
     found.append(("probability of error", f"δ = {c.delta:g}; spent: {spent(c)}"))
+    found += [("notice", text) for text in c.notices]
     found += [("issued", c.issued), *c.about.lines]
     found.append(("computed from", f"model {c.model}, rows {c.rows}, seed {c.seed}"))
     return found

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from fairflows.display import progress_bar
+from fairflows.exceptions import DataError
 from fairflows.release.own_rows import held_by_one
 from fairflows.release.release import Release
+from fairflows.release.row_law import RowLaw
 from fairflows.table.columns import missing
 from fairflows.table.frames import from_arrow
 from fairflows.table.grouping import MissingGroup, MissingLabel, kept_label, rows_kept
@@ -42,6 +44,8 @@ def knowing_whole_file(
     law = release.law_
     if law is None:
         return release
+    if not isinstance(law, RowLaw):
+        raise DataError("A sample of a file is shared row by row: a person may have one row (unit='row').")
     file = open_table(source, text_format)
     columns = dict.fromkeys([*map(str, law.schema.kinds), *sensitive, *filter(None, [identifier, household])])
     rows, done = [], 0

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard, cast, get_args
+from typing import Any, Self, TypeAlias, TypeGuard, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +77,8 @@ class Table:
     household : str or array, default=None
         The household of each row, or another larger unit, such as a firm. Values and rows that only one household has
         are not shared, as those of one person are not.
+    time : str, default=None
+        The column of numbers or times that orders the rows of a person, such as the year. It is a feature, too.
     drop : str or sequence of str, default=()
         Columns to leave out.
     kinds : dict, default=None
@@ -104,6 +106,8 @@ class Table:
         How the sensitive columns became groups, for later tables.
     identifier, household : Series or None
         The person and the household behind each row.
+    time : str or None
+        The column that orders the rows of a person.
     keep_numbers : list of str
         Columns of numbers that are measurements, as stated.
     kinds : dict
@@ -152,6 +156,7 @@ class Table:
         merge_small: int = 0,
         identifier: Any = None,
         household: Any = None,
+        time: str | None = None,
         drop: str | Sequence[str] = (),
         kinds: Mapping[str, str] | None = None,
         keep_numbers: str | Sequence[str] = (),
@@ -189,6 +194,7 @@ class Table:
                 check_plain(str(values.name), values)
         _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id, "household": used_hh})
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id, *used_hh])
+        self.time = _checked_time(time, frame, self.X)
         before = frame.columns[: frame.columns.get_loc(used_y[0])] if used_y else self.X.columns
         self.label_place = int(self.X.columns.isin(before).sum())
         self._name_rows()
@@ -198,7 +204,7 @@ class Table:
         self.parts: npt.NDArray[np.object_] | None = None
         kept = self._settle_missing(raw)
         self._group(raw[kept], cuts, merge_small)
-        self._check(kinds or {})
+        self._check(kinds or {}, fewest_groups=1 if isinstance(cuts, Grouping) else 2)
         self.keep_numbers = [keep_numbers] if isinstance(keep_numbers, str) else list(keep_numbers)
         for column in self.keep_numbers:
             check_known(column, self.X.columns, "kept")
@@ -272,6 +278,11 @@ class Table:
             return self.persons.codes
         return households_of(self.persons.codes, distinct_values(self.household)[0])
 
+    @property
+    def has_histories(self) -> bool:
+        """Whether some persons have several rows."""
+        return self.persons.n < len(self)
+
     def contents(self) -> Hashes:
         """Return a hash of each row's features, label and group."""
         return content_hashes(self.whole(), b"whole rows")
@@ -318,7 +329,7 @@ class Table:
         """Return independent draws from the law of a random row, at most one of each person (of `most` rows)."""
         return self if self.identifier is None else self.take(self.persons.random_rows(self.contents(), seed, most))
 
-    def take(self, rows: Any) -> Table:
+    def take(self, rows: Any) -> Self:
         """Return the table of these rows: positions or a boolean mask."""
         rows = np.asarray(rows)
         part = copy.copy(self)
@@ -338,10 +349,10 @@ class Table:
         part.X = self.X[[name for name in self.X if str(name) not in columns]]
         part.label_place = sum(str(name) not in columns for name in self.X.columns[: self.label_place])
         part.declared_kinds = {name: kind for name, kind in self.declared_kinds.items() if name not in columns}
-        part._check(part.declared_kinds)
+        part._check(part.declared_kinds, fewest_groups=1)
         return part
 
-    def split(self, test: float = 0.2, validation: float = 0.2, random_state: int | None = 0) -> tuple[Table, ...]:
+    def split(self, test: float = 0.2, validation: float = 0.2, random_state: int | None = 0) -> tuple[Self, ...]:
         """Split into random train, validation and test rows, with all rows of a person in the same part.
 
         Parameters
@@ -471,7 +482,7 @@ class Table:
             )
         return kept_label(y)
 
-    def _check(self, kinds: Mapping[str, str]) -> None:
+    def _check(self, kinds: Mapping[str, str], fewest_groups: int) -> None:
         if not self.X.shape[1]:
             raise DataError("A table needs at least one feature beside the label and the sensitive attribute.")
         check_kinds(self.X, kinds)
@@ -480,7 +491,7 @@ class Table:
             _check_not_a_name(str(name), column, declared=name in kinds)
         if self.identifier is not None:
             check_identifier(self.identifier)
-        if len(groups := self.groups) < 2:
+        if len(groups := self.groups) < fewest_groups:  # later rows may all be of one group
             raise DataError(
                 f"The sensitive column {self.a.name!r} needs at least two groups; every row is {shown(groups[0])}."
             )
@@ -524,6 +535,28 @@ def _role_columns(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Serie
         raise DataError(f"The {role} values must be one per row ({len(table)} rows); got shape {values.shape}.")
     name = given.name if isinstance(given, pd.Series | pd.Index) else None
     return pd.Series(values, index=table.index, name=role if name is None else name), []
+
+
+def _checked_time(name: str | None, frame: pd.DataFrame, X: pd.DataFrame) -> str | None:
+    """Return the name of the column of time, which must be a feature that orders rows."""
+    if name is None:
+        return None
+    check_known(name, frame.columns, "time")
+    if name not in X:
+        raise DataError(f"time must name a feature; {name!r} is the sensitive column, the label or the identifier.")
+    column = X[name]
+    if not has_order(column.dtype):
+        first = column.dropna().iloc[0] if column.notna().any() else None
+        raise DataError(
+            f"The time column {name!r} must hold numbers or times, which order the rows of a person; it is "
+            f"{column.dtype}, such as {shown(first)}. Write years as numbers, and days as YYYY-MM-DD."
+        )
+    if column.isna().any():
+        raise DataError(
+            f"The time column {name!r} must be known in every row; {int(column.isna().sum()):,} are missing, the first "
+            f"in row {int(column.isna().to_numpy().argmax()):,}."
+        )
+    return name
 
 
 def _check_one_role_each(used: Mapping[str, list[Any]]) -> None:
