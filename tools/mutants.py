@@ -72,11 +72,12 @@ class Mutant:
     runs_at_import: bool
     before: str
     after: str
+    text: str  # of its first line
 
     @property
     def name(self) -> str:
-        """The mutant as the list of survivors names it, whatever its line is."""
-        return f"{self.file}: {self.before} -> {self.after}"
+        """The mutant as the list of survivors names it, whatever the number of its line is."""
+        return f"{self.file}: {self.before} -> {self.after} in {self.text}"
 
     @property
     def module(self) -> str:
@@ -124,7 +125,8 @@ def changed_node(node: ast.AST) -> ast.AST | None:
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
     """Yield all mutants of a file, but for those of messages, types and what runs for type checkers alone."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    rows = path.read_text(encoding="utf-8").splitlines()
+    tree = ast.parse("\n".join(rows))
     lines, in_function = _statements(tree)
     left_out = {id(inner) for node in ast.walk(tree) for part in _not_tested(node) for inner in ast.walk(part)}
     for place, node in enumerate(ast.walk(tree)):
@@ -132,7 +134,8 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         if changed is not None:
             before, after = (" ".join(ast.unparse(each).split()) for each in (node, changed))
             file = path.relative_to(SOURCE).as_posix()
-            yield Mutant(file, place, lines[id(node)], id(node) not in in_function, before, after)
+            text = rows[getattr(node, "lineno", lines[id(node)][0]) - 1].strip()
+            yield Mutant(file, place, lines[id(node)], id(node) not in in_function, before, after, text)
 
 
 def _statements(tree: ast.Module) -> tuple[dict[int, tuple[int, int]], set[int]]:
@@ -325,7 +328,7 @@ def main() -> None:
     share = killed / max(len(drawn) - with_reason, 1)
     print(f"{killed} of {len(drawn) - with_reason} killed ({share:.1%}), without {with_reason} that change nothing")
     for mutant in alive:
-        print(f'"{mutant.name}" = ""')
+        print(f"'{mutant.name}' = \"\"")
     raise SystemExit(share < AIM)
 
 
