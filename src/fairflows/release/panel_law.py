@@ -114,13 +114,16 @@ class PanelLaw:
                 raise DataError(f"The column {name!r} has a name that the released table needs: rename it.")
         order = _order(panels, random_state)
         rows, who = whole.iloc[order].reset_index(drop=True), panels.owner[order]
+        house = table.households[order]  # whose own values are not drawn: by default the person's
         is_first = np.diff(who, prepend=-1) > 0
         is_last = np.append(is_first[1:], True)
         declared = declared_columns(rows, labels, table.declared_kinds)
         drawn, computed = dict(rows.items()), list[Derived]()
         if derive:  # relations within a row are those of all rows, of the first as of further ones
             known_first = rows if table.time is None else rows[[table.time, *(n for n in rows if n != table.time)]]
-            drawn, computed = find_derived(known_first, declared, who, labels, given=[table.time] if table.time else [])
+            drawn, computed = find_derived(
+                known_first, declared, house, labels, given=[table.time] if table.time else []
+            )
         rows = rows.assign(**{str(name): column for name, column in drawn.items() if name not in rows})
         stays = [n for n, column in drawn.items() if n != table.time and _stays(column, is_first)]
         varying = [name for name in drawn if name not in (*stays, table.time)]
@@ -133,7 +136,7 @@ class PanelLaw:
         before = _before(rows[prior])
         cells, size = np.asarray(cells, dtype=np.int64), np.bincount(who)
         has_further = (size > 1).sum() >= FEWEST_PERSONS
-        steps = TimeSteps.of(table.time, rows[table.time], who, is_first) if table.time and has_further else None
+        steps = TimeSteps.of(table.time, rows[table.time], house, is_first) if table.time and has_further else None
         left = size[who] - (np.arange(len(who)) - np.flatnonzero(is_first)[who]) - 1
         beside = pd.DataFrame() if steps is None else steps.columns(rows[steps.time], is_first, is_last, who)
         kinds = {name: "categorical" if name in declared else "" for name in rows}
@@ -149,6 +152,7 @@ class PanelLaw:
             cells[who[is_first]],
             n_cells,
             first[labels] if labels else None,
+            persons=house[is_first],
             rules=[text for text in texts if "previous." not in text],
             derive=False,
             order=[ROWS, *ahead] if has_further else [],
@@ -167,7 +171,7 @@ class PanelLaw:
                 cells[who[at]],
                 n_cells,
                 rows[changing].iloc[at].reset_index(drop=True) if changing else None,
-                persons=who[at],
+                persons=house[at],
                 rules=texts,
                 derive=derive,
                 given=list(given),
@@ -182,7 +186,7 @@ class PanelLaw:
         )
         hashes = RowHashes.of(list(whole), labels, formulas, key)
         of_rows = hashes.of_frame(rows)
-        own = held_by_one(of_rows, who)
+        own = held_by_one(of_rows, house)
         laws = [replace(law, row_hashes=hashes, own=own) for law in laws]
         of_panels = [_panel_hashes(found, who, is_ordered=steps is not None) for found in of_rows]
         return cls(
@@ -193,7 +197,7 @@ class PanelLaw:
             further=laws[1] if len(laws) > 1 else None,
             stays=stays,
             steps=steps,
-            own=held_by_one(of_panels, np.arange(len(size))),
+            own=held_by_one(of_panels, house[is_first]),
         )
 
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:

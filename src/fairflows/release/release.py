@@ -359,7 +359,7 @@ class Release(TransformerMixin, BaseEstimator):
             found.cells,
             found.n_cells,
             columns if columns.shape[1] else None,
-            persons=found.rows.persons.codes,
+            persons=given.households(found.rows.persons),
             kinds=declared_kinds(found.encoder, given),
             rules=self.rules,
             find_rules=self.find_rules,

@@ -143,10 +143,14 @@ class Panels(Table):
         form, persons = PanelForm.of(table), table.persons
         check_one_group_each(table.a, persons)
         found = cls.__new__(cls)
-        found.__dict__.update({name: part for name, part in vars(table).items() if name not in ("kinds", "persons")})
+        found.__dict__.update(
+            {name: part for name, part in vars(table).items() if name not in ("kinds", "persons", "households")}
+        )
         found.rows, found.owner, found.form = table, persons.codes, form
         some_row = np.unique(persons.codes, return_index=True)[1]
         found.identifier = table.identifier.iloc[some_row]
+        if table.household is not None:
+            found.household = pd.Series(table.households[some_row], name=table.household.name)
         index = found.identifier.index
         found.a = table.a.iloc[some_row]
         found.X = form.summaries(table.X, persons.codes, persons.n).set_axis(index)
