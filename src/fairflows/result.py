@@ -20,6 +20,7 @@ from fairflows.certificate.counting import Counted
 from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
+from fairflows.certificate.model_hash import origin_of
 from fairflows.certificate.notices import earlier_notices
 from fairflows.certificate.releases import ReleasedRows, new_release
 from fairflows.certificate.statements import table_statement
@@ -61,6 +62,7 @@ class Run:
     missing_group: MissingGroup = "error"
     missing_label: MissingLabel = "error"
     grouping: Grouping | None = None
+    columns: list[str]  # its features, which the model need not all know
     rows: int
     random_state: int
 
@@ -75,6 +77,7 @@ class Run:
             missing_group=table.missing_group,
             missing_label=table.missing_label,
             grouping=table.grouping,
+            columns=list(map(str, table.X)),
             rows=len(table),
             random_state=random_state,
         )
@@ -85,11 +88,17 @@ class Run:
         names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label")
         return {name: getattr(self, name) for name in names}
 
-    def table_of(self, path: Path, model: Encoder, text_format: TextFormat | None = None) -> Table:
-        """Read a later file: the columns that the model knows, read and grouped as its own rows were."""
+    def table_of(
+        self, path: Path, model: Encoder, text_format: TextFormat | None = None, *, is_own: bool = False
+    ) -> Table:
+        """Read a later file: the columns that the model knows, read and grouped as its own rows were.
+
+        Of its own file all columns are read: a release that was drawn again has some that its cells do not need.
+        """
         schema = table_schema(model, self.sensitive, self.label, self.grouping)
         frame = read_frame(path, schema, self.identifier, text_format)
-        known = {*map(str, model.schema_.kinds), *self.sensitive, *self.label, self.identifier}
+        features = self.columns if is_own else map(str, model.schema_.kinds)
+        known = {*features, *self.sensitive, *self.label, self.identifier}
         return Table(
             frame[[name for name in frame if name in known]],
             name=path.name,
@@ -227,7 +236,8 @@ class Shared:
                     found.warn()
                 certificate, released = of_whole_file(certificate, found), found.released
             certificate = naming_released_file(certificate, shared, n_rows, kinds_of(to_arrow(self.table).schema))
-            with new_release(released, certificate.model, shared, out / name) as number, new_folder(out) as side:
+            model = origin_of(self.release)
+            with new_release(released, model, shared, out / name) as number, new_folder(out) as side:
                 certificate = replace_(certificate, releases=number).sealed(self.release.key_)
                 save(self.release, side / MODEL)
                 os.replace(shared, side / name)
