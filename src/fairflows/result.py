@@ -20,7 +20,7 @@ from fairflows.certificate.counting import Counted
 from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
-from fairflows.certificate.model_hash import origin_of
+from fairflows.certificate.model_hash import model_hash, origin_of
 from fairflows.certificate.notices import earlier_notices
 from fairflows.certificate.releases import ReleasedRows, new_release
 from fairflows.certificate.statements import table_statement
@@ -34,6 +34,7 @@ from fairflows.report.page import Report
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import BatchFindings, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
+from fairflows.stream.whole_file import knowing_whole_file
 from fairflows.table.columns import Schema
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
@@ -58,6 +59,8 @@ class Run:
     sensitive: Annotated[list[str], Meta(min_length=1)]
     label: list[str] = field(default_factory=list)
     identifier: str | None = None
+    household: str | None = None
+    time: str | None = None
     time_formats: dict[str, str] = field(default_factory=dict)
     missing_group: MissingGroup = "error"
     missing_label: MissingLabel = "error"
@@ -73,6 +76,8 @@ class Run:
             sensitive=list(table.grouping.kinds),
             label=list(map(str, table.label_columns())),
             identifier=None if table.identifier is None else str(table.identifier.name),
+            household=None if table.household is None else str(table.household.name),
+            time=table.time,
             time_formats=table.time_formats,
             missing_group=table.missing_group,
             missing_label=table.missing_label,
@@ -106,6 +111,7 @@ class Run:
             sensitive=self.sensitive,
             label=self.label or None,
             identifier=self.identifier,
+            time=self.time,
             missing_group=self.missing_group,
             missing_label=self.missing_label,
         )
@@ -154,7 +160,8 @@ class Shared:
     Attributes
     ----------
     table : DataFrame
-        One row per row of the original table, in random order, with a fresh index.
+        One row per row of the original table, in random order, with a fresh index. With ``unit="person"`` any number
+        of rows for each person, together and in the order of time, and a column `person` of fresh numbers.
     certificate : Certificate
         How well anybody can guess the group from a shared row.
     usefulness : Usefulness or None
@@ -187,7 +194,13 @@ class Shared:
         return self.certificate.meets_target
 
     def save(
-        self, folder: str | Path, *, kind: Kind = "csv", replace: bool = False, whole: Path | None = None
+        self,
+        folder: str | Path,
+        *,
+        kind: Kind = "csv",
+        replace: bool = False,
+        whole: Path | None = None,
+        text_format: TextFormat | None = None,
     ) -> Shared:
         """Write the table to share, the certificate, both reports and the private model into one folder.
 
@@ -205,7 +218,10 @@ class Shared:
             Whether an earlier result, its model and its key are replaced.
         whole : path, default=None
             The file that the table is a sample of, by persons, where that is larger than memory. All of its rows are
-            encoded and counted in one stream, and written instead of the sample's.
+            encoded and counted in one stream, and written instead of the sample's. No row is drawn that only one
+            person of the file has.
+        text_format : TextFormat, default=None
+            How that file is written, if it is a CSV file whose header does not show it.
 
         Returns
         -------
@@ -216,34 +232,41 @@ class Shared:
         out = Path(folder)
         with locked(out, wait=False):
             check_place(out, replace=replace)
-            return self._save(out, SHARED[kind], whole)
+            return self._save(out, SHARED[kind], whole, text_format)
 
-    def _save(self, out: Path, name: str, whole: Path | None) -> Shared:
+    def _save(self, out: Path, name: str, whole: Path | None, text_format: TextFormat | None) -> Shared:
         certificate = replace_(self.certificate, notices=earlier_notices(out / CERTIFICATE), seal="")
-        found, released = BatchFindings(), [self.seen]
+        release, found, released = self.release, BatchFindings(), [self.seen]
         with side_folder(out) as work:
             shared = work / name
             if whole is None:
                 n_rows = write_table([to_arrow(self.table)], shared, shared, self.run.time_formats)
             else:
+                if self.release.unit == "person":
+                    raise DataError(
+                        "A sample (sample=...) is of rows that are released one by one: the rows of a person are read "
+                        "together, in memory. Take all rows, or release rows that are not linked (unit='row')."
+                    )
                 with warnings.catch_warnings():
                     # Persons of the sample keep their cells, as is meant.
                     warnings.filterwarnings("ignore", ".* keep the cell", DataWarning)
-                    formats = self.run.time_formats
-                    n_rows = encode_rows(
-                        self.release, whole, shared, time_formats=formats, found=found, **self.run.roles
-                    )
+                    formats: dict[str, Any] = {"text_format": text_format, "time_formats": self.run.time_formats}
+                    roles = self.run.roles
+                    own = {name: roles[name] for name in roles if name != "grouping"}
+                    own["household"] = self.run.household
+                    release = knowing_whole_file(release, whole, text_format, **own)
+                    n_rows = encode_rows(release, whole, shared, found=found, **formats, **roles)
                     found.warn()
                 certificate, released = of_whole_file(certificate, found), found.released
+                certificate = replace_(certificate, model=model_hash(release, release.key_))
             certificate = naming_released_file(certificate, shared, n_rows, kinds_of(to_arrow(self.table).schema))
-            model = origin_of(self.release)
-            with new_release(released, model, shared, out / name) as number, new_folder(out) as side:
-                certificate = replace_(certificate, releases=number).sealed(self.release.key_)
-                save(self.release, side / MODEL)
+            with new_release(released, origin_of(release), shared, out / name) as number, new_folder(out) as side:
+                certificate = replace_(certificate, releases=number).sealed(release.key_)
+                save(release, side / MODEL)
                 os.replace(shared, side / name)
                 for file, text in self._texts(certificate, name, n_rows, is_sample=whole is not None).items():
                     (side / file).write_text(text, encoding="utf-8")
-        return replace_(self, certificate=certificate)
+        return replace_(self, certificate=certificate, release=release)
 
     def _texts(self, certificate: Certificate, name: str, n_rows: int, *, is_sample: bool) -> dict[str, str]:
         """Return the files of text beside the shared table, by name."""
@@ -297,13 +320,13 @@ def of_whole_file(certificate: Certificate, found: BatchFindings) -> Certificate
 
 def naming_released_file(certificate: Certificate, path: Path, n_rows: int, kinds: dict[str, str]) -> Certificate:
     """Return the certificate, without a seal, with the SHA-256 and the contents of a released file."""
-    headline = certificate.headline
-    counted = headline is not None and sum(headline.n.values()) == n_rows
+    headline, is_of_panels = certificate.headline, certificate.released == "panel"
+    counted = headline is not None and (is_of_panels or sum(headline.n.values()) == n_rows)
     if headline is not None and counted:  # the cells behind drawn rows are not in the file
         counted = (
             headline.about == "table"
             if certificate.released == "row"
-            else not difference_from_counts(path, headline, kinds)
+            else not difference_from_counts(path, headline, kinds, certificate.released)
         )
     return certificate.with_file(path.name, file_sha256(path), contents_of(path, kinds), counted=counted)
 

@@ -33,7 +33,9 @@ def ran(folder, script, **environment):
     path = f"{folder}:{os.environ['PATH']}"
     source = str(Path(ff.__file__).parents[1])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": source, "WATCHED": str(folder), **environment}
-    return subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def test_the_script_for_cron_mails_what_is_wrong(watched):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -34,7 +35,7 @@ Plain = str | int | float | list["Plain"] | dict[str, "Plain"] | None
 HIDDEN = ("unchecked",)  # fields that are not part of the certificate itself
 
 Status = Literal["CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"]
-Released = Literal["row", "cell", "latent"]
+Released = Literal["row", "cell", "latent", "panel"]
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,13 @@ class Certificate:
         the sum.
     sensitive : tuple of str
         The sensitive columns.
-    released : {"row", "cell", "latent"}
-        What is released of a row: a whole row that is drawn from its cell, the number of its cell, or its latent.
+    released : {"row", "cell", "latent", "panel"}
+        What is released of a row: a whole row that is drawn from its cell, the number of its cell, or its latent. Of a
+        person: a panel, which is any number of rows that are drawn together from the person's cell.
     labels : tuple of str
         The labels that are released beside it, unchanged.
     unit : {"person", "row"}
-        What is counted: persons with one row each, or rows.
+        What is counted: persons, with all that is released of them, or rows.
     issued : str
         The day on which it was made.
     about : About
@@ -266,6 +268,10 @@ class Certificate:
     def from_dict(cls, values: object) -> Self:
         """Read a certificate from the plain values of `to_dict`, unchecked. Raise a ValueError where it is none."""
         found = read_as(values, cls, hidden=HIDDEN)
+        try:
+            date.fromisoformat(found.issued)
+        except ValueError as error:
+            raise ValueError(f"a certificate cannot state issued = {found.issued!r}: {error}.") from None
         for statement in found.statements:
             if statement.by not in FOUND_BY[statement.about]:
                 said = f"{statement.about!r} by = {statement.by!r:.40}"

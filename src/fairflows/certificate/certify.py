@@ -140,6 +140,7 @@ def certify(
     if not isinstance(rows, Table):
         raise DataError(f"rows must be a Table, which says which column is sensitive; got {type(rows).__name__}.")
     model = fitted_model(model)
+    rows = model.units(rows)
     case = Case(
         model,
         rows,
@@ -476,7 +477,9 @@ def most_rows_of(model: Model, table: Table, given: int | None = None) -> int:
 
 
 def released_by(traits: Traits) -> Released:
-    """Return what is released of a row."""
+    """Return what is released of a row, or of a person."""
+    if traits.draws_rows and traits.unit == "person":
+        return "panel"
     return "row" if traits.draws_rows else "latent" if traits.n_cells is None else "cell"
 
 
@@ -529,7 +532,8 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
     """Return the assumptions that apply, with the facts that their texts name."""
     model, persons, traits = case.model, case.rows.persons, case.model.traits
     has_names, is_counted = persons.named, bool(case.laws)
-    what = " and ".join(["row drawn from the cell" if c.released == "row" else c.released, *c.labels])
+    drawn = {"row": "row drawn from the cell", "panel": "rows of a person, drawn together from the cell,"}
+    what = " and ".join([drawn.get(c.released, c.released), *c.labels])
     by_trees = case.trees is not None and c.find("population") is not None
     is_comparable = (
         case.trees is not None
@@ -538,7 +542,8 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
     )
     applies = {
         "released": True,
-        "drawn": traits.draws_rows,
+        "drawn": c.released == "row",
+        "drawn together": c.released == "panel",
         "groups": traits.needs_attribute,
         "table": case.table is not None,
         "together": case.table is not None and case.table.together is not None,
@@ -562,9 +567,11 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "not comparable": not is_comparable,
     }
     facts = {
-        "other": "A release that it does not name" if case.table and case.table.together else "Another release",
-        "what": f"{what} {'are' if c.labels else 'is'}",
+        "another": "A release that it does not name" if case.table and case.table.together else "Another release",
+        "what": f"{what} {'are' if c.labels or c.released == 'panel' else 'is'}",
         "kept": "keep their cell" if case.trees is not None and len(case.trees.person) else "are not encoded again",
+        "others": "persons" if c.released == "panel" else "rows",
+        "units": "persons, each with all of their rows," if c.released == "panel" else "rows",
         "most": c.most_rows,
         "alike": "has always the same cell" if traits.draws_rows else "is always released alike",
         "look": c.look,

@@ -183,12 +183,13 @@ def _check_statements(c: Certificate) -> Iterator[Result]:
             text = "Its counts are not printed, because beside earlier ones they would tell who came and left."
             yield Result(f"bound, {statement.about}", "note", f"Δ = {rounded_up(statement.distance, 6)}. {text}")
         elif statement.about == "table":
-            yield from _compared(statement, table_statement(_counts_of(statement), statement.persons))
+            yield from _compared(c, statement, table_statement(_counts_of(statement), statement.persons))
         elif statement.by == "blocks":
-            yield from _compared(statement, blocks_statement(statement.blocks, statement.delta), _TOLERANCE_OF_DRAWS)
+            again = blocks_statement(statement.blocks, statement.delta)
+            yield from _compared(c, statement, again, _TOLERANCE_OF_DRAWS)
         elif statement.about == "population":
-            counts = _counts_of(statement)
-            yield from _compared(statement, held_out_statement(statement.law, statement.given, counts, statement.delta))
+            again = held_out_statement(statement.law, statement.given, _counts_of(statement), statement.delta)
+            yield from _compared(c, statement, again)
     yield _check_status(c)
 
 
@@ -198,14 +199,16 @@ def _check_status(c: Certificate) -> Result:
         return Result("status", "FAILED", f"The bounds make it {status}; it says {c.status}.")
     for statement in c.statements:
         if statement.met != statement.judged(c.target).met:
-            return Result("status", "FAILED", f"It says met = {statement.met} of {_said(statement)}, which is wrong.")
+            return Result(
+                "status", "FAILED", f"It says met = {statement.met} of {_said(statement, c)}, which is wrong."
+            )
     return Result("status", "ok", f"{c.status} follows from the bounds.")
 
 
 def _faults_of_counts(c: Certificate) -> Iterator[str]:
     """Yield the faults of the counts, as sentences; the first one makes the others meaningless."""
     for statement in c.statements:
-        yield from (f"{fault} ({_said(statement)})." for fault in _faults_of_statement(statement, c))
+        yield from (f"{fault} ({_said(statement, c)})." for fault in _faults_of_statement(statement, c))
     held_out = [s for s in c.statements if s.by == "held-out"]
     every = next((s for s in held_out if s.law == "row" and s.given is None), None)
     given = [s for s in held_out if s.given is not None]
@@ -320,9 +323,9 @@ def _check_spending(c: Certificate) -> Result:
     )
 
 
-def _compared(stated: Statement, again: Statement, of_draws: float = 0.0) -> Iterator[Result]:
+def _compared(c: Certificate, stated: Statement, again: Statement, of_draws: float = 0.0) -> Iterator[Result]:
     """Compare a statement with the same one computed from its counts; a bound by draws within a relative tolerance."""
-    about, relation = _said(stated), "=" if stated.about == "table" else "≤"
+    about, relation = _said(stated, c), "=" if stated.about == "table" else "≤"
     is_close = math.isclose(stated.distance, again.distance, rel_tol=of_draws, abs_tol=_TOLERANCE)
     if is_close:
         said = f"Δ {relation} {rounded_up(again.distance, 6)} follows from the counts, as it says."
@@ -360,6 +363,7 @@ def _counts_of(s: Statement) -> CellCounts:
     return s.counts
 
 
-def _said(s: Statement) -> str:
-    about = f"a random {s.law}" if s.about == "population" else f"{s.about}, a random {s.law}"
+def _said(s: Statement, c: Certificate) -> str:
+    unit = "all rows of a random person" if c.released == "panel" else f"a random {s.law}"
+    about = unit if s.about == "population" else f"{s.about}, {unit}"
     return about if s.given is None else f"{about} given label {s.given}"

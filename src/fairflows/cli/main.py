@@ -98,6 +98,14 @@ def share(
         Literal["row", "cell"],
         typer.Option(help="Whole rows, or cell numbers."),
     ] = "row",
+    unit: Annotated[
+        Literal["person", "row"] | None,
+        typer.Option(
+            help="Draw all rows of a person together from one cell, or every row from its own; by default `person` "
+            "where --id repeats.",
+            show_default=False,
+        ),
+    ] = None,
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
     ] = 0.0,
@@ -130,8 +138,8 @@ def share(
     """Turn a table into one that can be shared, with a certificate and a report.
 
     Writes `shared.csv` (all rows, in the table's own columns, in random order, without the sensitive attribute and the
-    identifier), `certificate.json`, `report-public.html` for the receiver, `report.html`, `report.json` and the private
-    model.
+    identifier; where persons have several rows, these are together under a fresh number), `certificate.json`,
+    `report-public.html` for the receiver, `report.html`, `report.json` and the private model.
 
     With `--again` persons of the earlier table keep their cell, and the certificate covers all these releases together.
 
@@ -166,6 +174,7 @@ def share(
             delta=delta,
             method=method,
             output=output,
+            unit=unit,
             spend=spend,
             most_rows=reading.most_rows,
             rules=reading.rules or (),
@@ -177,7 +186,8 @@ def share(
             quick=quick,
             again=again,
         )
-        shared = shared.save(out, kind=kind, replace=replace, whole=None if reading.sample is None else file)
+        whole = None if reading.sample is None else file
+        shared = shared.save(out, kind=kind, replace=replace, whole=whole, text_format=reading.text_format)
     _print_shared(shared, out, kind)
     meets_target = shared.meets_target and (require == "table" or shared.certificate.covers_population)
     raise typer.Exit(0 if meets_target else 1)
@@ -220,25 +230,37 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     """
     from dataclasses import replace
 
+    from fairflows.release.panel_law import checked_rules
     from fairflows.release.rules import check_rules, proposed_rules
+    from fairflows.table.names import columns_of_own_values
+    from fairflows.table.panels import Panels
     from fairflows.table.prospects import best_bounds, find_names, find_problems
 
     drop = listed(reading.drop, frame := reading.frame(file))
     named = find_names(frame, [*reading.sensitive, *(reading.label or []), *filter(None, [reading.identifier]), *drop])
     reading = replace(reading, drop=[*drop, *named])
     table = reading.table(frame, file.name)
-    check_rules(reading.rules or (), table.X)
+    units = Panels.of(table) if table.has_histories and reading.most_rows is None else table
+    if isinstance(units, Panels):
+        checked_rules(reading.rules or (), units)
+    else:
+        check_rules(reading.rules or (), table.X)
     if reading.most_rows is not None:
         table.random_rows(0, reading.most_rows)  # raises if a person has more
     typer.echo(repr(table))
     _print_frame(table.columns().reset_index(), title="Columns")
-    for finding in [*named.values(), *find_problems(table)]:
+    for finding in [*named.values(), *columns_of_own_values(table).values(), *find_problems(table)]:
         typer.echo(f"! {with_options(finding)}")
     if rules := proposed_rules(table.X):
         typer.echo(
             f"Every row keeps these rules, and every shared row will (--no-rules leaves them out): {'; '.join(rules)}."
         )
-    typer.echo(_at_best(*best_bounds(table, delta=delta)))
+    if isinstance(units, Panels):
+        typer.echo(
+            f"{len(units):,} persons have up to {units.X['rows'].max():,} rows. All rows of a person are drawn "
+            "together from one cell, and the statements are about persons (--unit person)."
+        )
+    typer.echo(_at_best(*best_bounds(units, delta=delta)))
 
 
 def _at_best(plans: list[CellPlan], default: float | None) -> str:

@@ -46,6 +46,8 @@ def draw_again(release: Release, table: Table, origin: str, **settings: object) 
             "Rows are drawn again from the cells of a release of FairTree whose persons are named (identifier=...) and "
             "have one row each: only then each person has one cell."
         )
+    if release.unit == "person":
+        raise DataError("Persons whose rows were drawn together (unit='person') are not drawn again, as yet.")
     persons = table.persons
     if not persons.named or persons.n < len(table):
         raise DataError(
@@ -55,6 +57,7 @@ def draw_again(release: Release, table: Table, origin: str, **settings: object) 
     cells, rows = _cells(release, known, table, group)
     again = clone(release).set_params(**settings)
     again.check_settings()
+    again.form_ = release.form_
     found = FittedCells(release.encoder_, None, release.n_cells_, rows, True, cells, 1, release.plan_)
     again._set_fitted(found, FitArguments.of(table, None, None))
     again.plan_ = release.plan_

@@ -39,6 +39,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _ALLOWED = "columns, numbers, texts, + - * / // %, comparisons, in [...], and, or, not"
 _QUOTED = re.compile(r"`([^`]+)`")
+_PREVIOUS = re.compile(r"\bprevious\.(?:`([^`]+)`|([^\W\d]\w*))")
 _MOST_PROPOSED = 12
 _FIRST_ROWS = 1_000
 
@@ -163,6 +164,22 @@ def check_rules(texts: Sequence[str], frame: pd.DataFrame) -> list[Rule]:
                 f"break it, the first is row {int(broken.argmax())}. Correct these rows, or the rule."
             )
     return rules
+
+
+def previous(name: Hashable) -> str:
+    """Return the name by which a rule has a column of the row before."""
+    return f"previous.{name}"
+
+
+def with_previous_columns(text: str) -> str:
+    """Write the columns of the row before as names of columns.
+
+    Examples
+    --------
+    >>> with_previous_columns("year > previous.year")
+    'year > `previous.year`'
+    """
+    return _PREVIOUS.sub(lambda found: f"`{previous(found[1] or found[2])}`", text)
 
 
 def proposed_rules(frame: pd.DataFrame) -> list[str]:
