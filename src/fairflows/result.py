@@ -20,7 +20,7 @@ from fairflows.certificate.counting import Counted
 from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
-from fairflows.certificate.model_hash import model_hash
+from fairflows.certificate.model_hash import model_hash, origin_of
 from fairflows.certificate.notices import earlier_notices
 from fairflows.certificate.releases import ReleasedRows, new_release
 from fairflows.certificate.statements import table_statement
@@ -65,6 +65,7 @@ class Run:
     missing_group: MissingGroup = "error"
     missing_label: MissingLabel = "error"
     grouping: Grouping | None = None
+    columns: list[str]  # its features, which the model need not all know
     rows: int
     random_state: int
 
@@ -81,6 +82,7 @@ class Run:
             missing_group=table.missing_group,
             missing_label=table.missing_label,
             grouping=table.grouping,
+            columns=list(map(str, table.X)),
             rows=len(table),
             random_state=random_state,
         )
@@ -91,11 +93,17 @@ class Run:
         names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label")
         return {name: getattr(self, name) for name in names}
 
-    def table_of(self, path: Path, model: Encoder, text_format: TextFormat | None = None) -> Table:
-        """Read a later file: the columns that the model knows, read and grouped as its own rows were."""
+    def table_of(
+        self, path: Path, model: Encoder, text_format: TextFormat | None = None, *, is_own: bool = False
+    ) -> Table:
+        """Read a later file: the columns that the model knows, read and grouped as its own rows were.
+
+        Of its own file all columns are read: a release that was drawn again has some that its cells do not need.
+        """
         schema = table_schema(model, self.sensitive, self.label, self.grouping)
         frame = read_frame(path, schema, self.identifier, text_format)
-        known = {*map(str, model.schema_.kinds), *self.sensitive, *self.label, self.identifier}
+        features = self.columns if is_own else map(str, model.schema_.kinds)
+        known = {*features, *self.sensitive, *self.label, self.identifier}
         return Table(
             frame[[name for name in frame if name in known]],
             name=path.name,
@@ -252,7 +260,7 @@ class Shared:
                 certificate, released = of_whole_file(certificate, found), found.released
                 certificate = replace_(certificate, model=model_hash(release, release.key_))
             certificate = naming_released_file(certificate, shared, n_rows, kinds_of(to_arrow(self.table).schema))
-            with new_release(released, certificate.model, shared, out / name) as number, new_folder(out) as side:
+            with new_release(released, origin_of(release), shared, out / name) as number, new_folder(out) as side:
                 certificate = replace_(certificate, releases=number).sealed(release.key_)
                 save(release, side / MODEL)
                 os.replace(shared, side / name)

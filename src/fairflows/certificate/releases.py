@@ -218,12 +218,15 @@ def _warn(again: list[str], perhaps: list[str]) -> None:
     linked = "Every release has its own tree, and two of them, linked, may tell the group"
     if again:
         times = f"{len(again)} time{'s' * (len(again) > 1)}, last on {again[-1][:10]}"
-        warn_user(f"Some of these rows were released before ({times}). {linked}: share one of them only.")
+        warn_user(
+            f"Some of these rows were released before ({times}). {linked}: share one of them only, or draw again from "
+            "the cells of the first (again=...)."
+        )
     elif perhaps:
         warn_user(
             f"Some of these rows may have been released before, on {perhaps[-1][:10]}: what is known of both tables "
             f"agrees more than by chance, or shows no difference. {linked}. If they are the same persons, share one of "
-            "them only. Public files do not state it."
+            "them only, or draw again from the cells of the first (again=...). Public files do not state it."
         )
 
 

@@ -128,6 +128,10 @@ def share(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the model, the key and all files of an earlier result.")
     ] = False,
+    again: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an earlier result, from whose cells the rows are drawn.", show_default=False),
+    ] = None,
     *,
     reading: Reading,
 ) -> None:
@@ -137,13 +141,15 @@ def share(
     identifier; where persons have several rows, these are together under a fresh number), `certificate.json`,
     `report-public.html` for the receiver, `report.html`, `report.json` and the private model.
 
+    With `--again` persons of the earlier table keep their cell, and the certificate covers all these releases together.
+
     Exit code 0: this table is within the target (with `--require population`, persons to come too). 1: it is not. 2:
     bad input. 70: a bug in fairflows. 130: interrupted.
 
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
     from fairflows.certificate.about import About
-    from fairflows.result import check_place
+    from fairflows.result import check_place, read_run
     from fairflows.sharing import share as make
     from fairflows.table.folders import locked
     from fairflows.table.prospects import find_problems
@@ -152,9 +158,12 @@ def share(
     check_place(out, file, replace=replace)
     stated = None if about is None else About.read(about)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
+    if again is not None and (reading.sample is not None or again.resolve() == out.resolve()):
+        raise DataError("again draws a whole file into another folder: the earlier certificate stays where it is.")
+    grouping = None if again is None else read_run(again).grouping
     with locked(out, wait=False), stages():
         say(f"reading {file}")
-        table = reading.table(reading.frame(file), file.name)
+        table = reading.table(reading.frame(file), file.name, grouping)
         if reading.identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         for finding in find_problems(table):
@@ -175,6 +184,7 @@ def share(
             about=stated,
             random_state=random_state,
             quick=quick,
+            again=again,
         )
         whole = None if reading.sample is None else file
         shared = shared.save(out, kind=kind, replace=replace, whole=whole, text_format=reading.text_format)
@@ -447,7 +457,8 @@ def verify(
 
     model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
-    found = compare(document, model, certified_part(run.table_of(rows, model, reading.text_format), run, document))
+    table = run.table_of(rows, model, reading.text_format, is_own=True)
+    found = compare(document, model, certified_part(table, run, document))
     typer.echo(repr(found))
     raise typer.Exit(0 if found else 1)
 

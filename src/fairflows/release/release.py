@@ -176,6 +176,7 @@ class Release(TransformerMixin, BaseEstimator):
     output_: EncodedColumns = field(init=False)
     most_rows_: int | None = field(init=False)
     redrawn_: int = field(init=False)
+    origin_: str = field(init=False)  # hash of the release whose cells these are; empty for its own
 
     __metadata_request__fit: ClassVar = {"sensitive_features": True}
     __metadata_request__transform: ClassVar = {"sensitive_features": True}
@@ -310,6 +311,7 @@ class Release(TransformerMixin, BaseEstimator):
         """Set what was learnt, and learn the law of rows."""
         self.encoder_, self.partition_, self.n_cells_ = found.encoder, found.partition, found.n_cells
         self.most_rows_, self.plan_, self.table_, self.redrawn_ = found.most_rows, found.plan, None, 0
+        self.origin_ = ""
         columns, cells, who = given.labels, found.cells, given.households(found.rows.persons)
         labels = [Label.read(column, len(cells)) for _, column in columns.items()]
         means = [label.cell_means(cells, found.n_cells) for label in labels]
@@ -487,7 +489,7 @@ class Release(TransformerMixin, BaseEstimator):
 
         That takes the names of persons, and for held-out counts one row of each.
         """
-        if self.table_ is None or not table.persons.named:
+        if self.table_ is None or not table.persons.named or self.origin_:
             return None
         if self.traits.cut_twice:
             return self._is_cut_at(self.encoder_.read(table))
