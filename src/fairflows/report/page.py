@@ -1,8 +1,12 @@
-"""The report about a model: its contents as plain values, and one self-contained HTML page without scripts."""
+"""The report about a model: its contents as plain values, and one self-contained HTML page.
+
+The public page holds one script, `check.js`, by which a receiver checks the shared table in a browser.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import inspect
 import json
 import shlex
@@ -10,10 +14,12 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds.cells import has_few_persons
@@ -63,6 +69,7 @@ class Report:
             assumptions=assumptions,
             bounds=bounds,
             command=shlex.join(command),
+            checker=_checker(certificate) if public and certificate.released_files else None,
         )
 
     def save(self, path: str | Path, *, public: bool = False) -> None:
@@ -83,6 +90,25 @@ def _environment() -> Environment:
         environment.filters[name] = getattr(numbers, name)
     environment.filters |= {"thousands": "{:,}".format, "named": _named}
     return environment
+
+
+def _checker(certificate: Certificate) -> dict[str, Markup]:
+    """Return the script that checks a certificate in a browser, with its hash, the certificate and its schema."""
+    here = files("fairflows")
+    script = (here / "report" / "check.js").read_text(encoding="utf-8")
+    schema = json.loads((here / "certificate" / "certificate.schema.json").read_text(encoding="utf-8"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return {
+        "script": Markup(script),
+        "hash": Markup(f"sha256-{digest}"),
+        "certificate": _json_in_html(json.loads(certificate.to_json())),
+        "schema": _json_in_html(schema),
+    }
+
+
+def _json_in_html(value: object) -> Markup:
+    """Return JSON that no text in it can end the element around."""
+    return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def _named(groups: str, names: Mapping[str, str]) -> str:

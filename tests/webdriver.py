@@ -54,6 +54,18 @@ class Browser:
         """What a script returns."""
         return self._send("POST", f"{self._session}/execute/sync", {"script": script, "args": []})
 
+    def wait_for(self, script, *arguments):
+        """What the promise that a script returns comes to."""
+        waiting = "const done = arguments[arguments.length - 1]; const given = [...arguments].slice(0, -1);"
+        waiting += f" (async (...given) => {{ {script} }})(...given).then(done, (error) => done('error: ' + error));"
+        return self._send("POST", f"{self._session}/execute/async", {"script": waiting, "args": list(arguments)})
+
+    def choose(self, selector, *paths) -> None:
+        """Choose files in an input."""
+        found = self._send("POST", f"{self._session}/element", {"using": "css selector", "value": selector})
+        text = "\n".join(str(path.resolve()) for path in paths)
+        self._send("POST", f"{self._session}/element/{next(iter(found.values()))}/value", {"text": text})
+
     def console(self) -> list:
         """Messages of the browser's console."""
         return self._send("POST", f"{self._session}/se/log", {"type": "browser"})
