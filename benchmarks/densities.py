@@ -28,8 +28,8 @@ from fairflows.density.base import GroupDensities
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fitted_flow import FlowLaw
+from fairflows.paper.experiments.outcome import Setting, bounds_figure, in_processes
 from fairflows.paper.experiments.problems import PROBLEMS, Problem, apart_from, at_hand, audits, changed
-from fairflows.paper.experiments.result import Setting, bounds_figure, in_processes
 from fairflows.paper.experiments.trained_heads import task_accuracy
 from fairflows.steps import chosen_device
 from fairflows.table.table import Table

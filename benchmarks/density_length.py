@@ -24,8 +24,8 @@ import pandas as pd
 
 from fairflows.density import FlowDensity, MixtureDensity
 from fairflows.paper.experiments.attacks import N_DRAWS, model_upper
+from fairflows.paper.experiments.outcome import Setting
 from fairflows.paper.experiments.problems import AUTHORS_STEPS, PROBLEMS, Trained, at_hand, audited, fit, health_density
-from fairflows.paper.experiments.result import Setting
 from fairflows.training.loop import DivergedError
 
 LENGTH_GAMMAS = {"health": (0.1, 0.5, 0.95), "law": (0.02, 0.1, 0.9), "crime": (0.02, 0.1, 0.9)}

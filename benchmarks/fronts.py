@@ -38,8 +38,8 @@ from fairflows.exceptions import DataWarning
 from fairflows.paper.baselines import FARE, FCRL, LAFTR, AdversarialForgetting, MaxEntARL, RawFeatures
 from fairflows.paper.baselines.neural import NeuralBaseline
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
+from fairflows.paper.experiments.outcome import COLOURS, FIRST_SEED, in_processes, new_figure
 from fairflows.paper.experiments.problems import cells_by_group, changed, labels_of
-from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, in_processes, new_figure
 from fairflows.release.release import Release
 from fairflows.steps import chosen_device
 from fairflows.table.examples import load_adult

@@ -15,7 +15,7 @@ import pandas as pd
 from fronts import Parts, all_strengths, measured, methods
 
 from fairflows.encoder.base import Encoder, cells_of
-from fairflows.paper.experiments.result import FIRST_SEED
+from fairflows.paper.experiments.outcome import FIRST_SEED
 
 REUSED: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
     "METAB3": lambda X: X["PrimaryConditionGroup=METAB3"] > 0,

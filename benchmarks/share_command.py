@@ -73,13 +73,13 @@ def by_stage(file: Path, out: Path, profiled: str | None) -> None:
     """The work of the command, without its output."""
     stages = Stages(profiled)
     stages.say("imports")
-    from fairflows import workflow
+    from fairflows import sharing
     from fairflows.table.table import Table
 
     stages.say("reading the file")
     table = Table.read(file, sensitive="sex", label="income")
-    workflow.say = stages.say  # in place of the stages that the command prints
-    shared = workflow.share(table)
+    sharing.say = stages.say  # in place of the stages that the command prints
+    shared = sharing.share(table)
     stages.say("writing the folder")
     shared.save(out)
     stages.show()

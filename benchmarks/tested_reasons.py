@@ -43,6 +43,7 @@ from fairflows.paper.experiments import problems
 from fairflows.paper.experiments.applications import N_CLUSTERS, PAPER_MATCHES, PAPER_RECOURSE, TRANSFER_EPOCHS
 from fairflows.paper.experiments.attacks import BASELINES, PAPER_BASELINES
 from fairflows.paper.experiments.dataset_tables import AUTHORS, network_accuracies
+from fairflows.paper.experiments.outcome import Setting
 from fairflows.paper.experiments.problems import (
     AUTHORS_STEPS,
     changed,
@@ -51,7 +52,6 @@ from fairflows.paper.experiments.problems import (
     labels_of,
     train_and_test,
 )
-from fairflows.paper.experiments.result import Setting
 from fairflows.paper.experiments.trade_offs import PAPER_AREAS, SCALARISATION_GAMMAS
 from fairflows.paper.experiments.trade_offs import area as area_under
 from fairflows.paper.experiments.trained_heads import adversary_accuracies, balanced_accuracy, latents, standardised

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -16,17 +17,25 @@ SOURCE = Path(fairflows.__file__).parent
 
 # Imports go one way: a module may import from its own part and from earlier ones.
 ORDER = [
-    "exceptions", "threads", "bounds", "report.words", "display", "table", "codec", "bijection", "steps", "density",
-    "training", "encoder", "release", "storage", "certificate", "attack", "worth", "tradeoff",
-    "explain", "stream", "report", "exports", "workflow", "paper", "cli",
+    "exceptions", "threads", "bounds", "display", "report", "table", "codec", "bijection", "steps", "density",
+    "training", "encoder", "release", "storage", "certificate", "attack", "worth", "tradeoff", "explain", "stream",
+    "report.page", "exports", "result", "sharing", "paper", "cli",
 ]  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    parts = ("fairflows", *path.relative_to(SOURCE).with_suffix("").parts)
+    return ".".join(parts).removesuffix(".__init__")
+
+
+NAMES = {name_of(path) for path in MODULES}
 
 
 def part_of(module: str) -> str:
     """The part that a module belongs to: the folder or file at the root of the package.
 
-    The words stand alone: certificates print themselves with them, and reports are made of certificates.
+    The words stand alone: certificates print themselves with them, and the page is made of certificates.
     """
     two = ".".join(module.split(".")[1:3])
     return two if two in ORDER else module.split(".")[1]
@@ -52,9 +61,9 @@ def imported_modules(tree: ast.AST) -> list[str]:
         if isinstance(node, ast.ImportFrom):
             if node.level:
                 raise AssertionError("relative imports hide where a name is from")
-            is_package = node.module in ("fairflows", "fairflows.report")
-            found += [f"{node.module}.{alias.name}" for alias in node.names] if is_package else []
-            found += [] if node.module == "fairflows.report" else [node.module or ""]
+            below = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules = [name for name in below if name in NAMES]
+            found += modules if len(modules) == len(below) else [*modules, node.module or ""]
         elif isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -69,7 +78,7 @@ def test_imports_go_one_way(path):
     parts = path.relative_to(SOURCE).with_suffix("").parts
     if parts[0] in ("__init__", "__main__"):
         return  # the list of public names, which are loaded when asked for; the command
-    own = part_of(".".join(["fairflows", *parts]))
+    own = part_of(name_of(path))
     for name in imported_modules(ast.parse(path.read_text())):
         assert ORDER.index(part_of(name)) <= ORDER.index(own), f"{path.name} imports {name}"
 
@@ -78,11 +87,23 @@ def test_the_order_test_sees_every_kind_of_import():
     code = (
         "from fairflows import storage\nfrom fairflows.cli.main import app\n"
         "def f():\n    import fairflows.stream\n"
-        "    import_module('fairflows.workflow')\n    import_module(f'fairflows.paper.experiments.{x}')\n"
+        "    import_module('fairflows.sharing')\n    import_module(f'fairflows.paper.experiments.{x}')\n"
     )
     assert [part_of(name) for name in imported_modules(ast.parse(code))] == [
-        "storage", "cli", "stream", "workflow", "paper",
+        "storage", "cli", "stream", "sharing", "paper",
     ]  # fmt: skip
+
+
+def test_no_modules_import_each_other():
+    """Also not by way of others, and inside one package."""
+    imported = {
+        name_of(path): set(imported_modules(ast.parse(path.read_text()))) & NAMES
+        for path in MODULES
+        if path.stem not in ("__init__", "__main__")
+    }
+    tuple(TopologicalSorter(imported).static_order())
+    with pytest.raises(CycleError):
+        tuple(TopologicalSorter(imported | {"fairflows.bounds.cells": {"fairflows.cli.main"}}).static_order())
 
 
 def test_file_names_say_which_idea_they_hold():
@@ -94,8 +115,8 @@ def test_file_names_say_which_idea_they_hold():
 def test_the_root_holds_only_what_stands_alone():
     assert sorted(path.name for path in SOURCE.iterdir() if path.is_file()) == [
         "__init__.py", "__init__.pyi", "__main__.py", "bijection.py", "card.html.jinja", "codec.py",
-        "display.py", "exceptions.py", "explain.py", "exports.py", "py.typed",
-        "steps.py", "storage.py", "threads.py", "tradeoff.py", "workflow.py", "worth.py",
+        "display.py", "exceptions.py", "explain.py", "exports.py", "py.typed", "result.py", "sharing.py",
+        "steps.py", "storage.py", "threads.py", "tradeoff.py",
     ]  # fmt: skip
 
 
@@ -124,7 +145,7 @@ def test_public_names_and_submodules_load_on_first_use():
     code = (
         "import sys, fairflows as ff\n"
         "print([name for name in sys.modules if name.startswith('fairflows.')])\n"
-        "import fairflows.report.words\n"
+        "import fairflows.report.statement_words\n"
         "print([name for name in ('torch', 'sklearn') if name in sys.modules])\n"
         "import fairflows.table.examples\n"
         "print(ff.bounds.hoeffding_radius(9, 0.05) > 0, ff.paper.datasets is not None, 'torch' in sys.modules)\n"

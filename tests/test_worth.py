@@ -105,8 +105,8 @@ def test_any_release_can_be_asked():
 def test_wrong_arguments_are_named():
     train, test = table(300, 0), table(300, 1)
     release = ff.Release(HALVES).fit(train)
-    with pytest.raises(DataError, match="most_rows"):
-        usefulness(release, train, test, most_rows=0)
+    with pytest.raises(DataError, match="most_measured must be at least 1; got 0"):
+        usefulness(release, train, test, most_measured=0)
     other = ff.Table(test.X.drop(columns="copy"), sensitive=test.a)
     with pytest.raises(DataError, match="same columns"):
         usefulness(release, train, other)

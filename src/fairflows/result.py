@@ -30,7 +30,7 @@ from fairflows.release.release import Release
 from fairflows.report import statement_words, table_words
 from fairflows.report.page import Report
 from fairflows.storage import FILES, save
-from fairflows.stream.batches import Found, table_schema, to_arrow
+from fairflows.stream.batches import BatchFindings, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
@@ -89,7 +89,7 @@ class Run:
         return Table(
             frame[[name for name in frame if name in known]],
             name=path.name,
-            groups=self.grouping,
+            cuts=self.grouping,
             sensitive=self.sensitive,
             label=self.label or None,
             identifier=self.identifier,
@@ -133,9 +133,9 @@ class Shared:
     seen: ReleasedRows
 
     @property
-    def is_good(self) -> bool:
+    def meets_target(self) -> bool:
         """Whether the target was reached, by the certificate."""
-        return self.certificate.is_good
+        return self.certificate.meets_target
 
     def save(
         self, folder: str | Path, *, kind: Kind = "csv", replace: bool = False, whole: Path | None = None
@@ -170,7 +170,7 @@ class Shared:
             return self._save(out, SHARED[kind], whole)
 
     def _save(self, out: Path, name: str, whole: Path | None) -> Shared:
-        certificate, found, released = self.certificate, Found(), [self.seen]
+        certificate, found, released = self.certificate, BatchFindings(), [self.seen]
         with side_folder(out) as work:
             shared = work / name
             if whole is None:
@@ -223,7 +223,7 @@ class Shared:
         )  # fmt: skip
 
 
-def of_whole_file(certificate: Certificate, found: Found) -> Certificate:
+def of_whole_file(certificate: Certificate, found: BatchFindings) -> Certificate:
     """Return the certificate of a sample with the statement about the whole file in place of that about the sample."""
     is_by_trees = certificate.find("table") is not None and certificate.look == 0  # without held-out persons
     if found.counts is None or not is_by_trees or certificate.most_rows > 1:

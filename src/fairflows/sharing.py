@@ -220,7 +220,7 @@ def _attacked(
 def refuse_a_release_that_tells_more(before: Audit, after: Audit, certificate: Certificate) -> None:
     """Raise if the target is missed and adversaries learn more of the group than from the raw rows."""
     raw = max(attack.validation for attack in before.attacks)
-    if certificate.is_good or after.attack_lower <= raw:
+    if certificate.meets_target or after.attack_lower <= raw:
         return
     raise DataError(
         f"The shared rows would tell more of the group than the raw rows do: adversaries are right at least "

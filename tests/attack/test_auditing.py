@@ -52,7 +52,7 @@ class TestArrays:
         found = audit((train.X, test.X.to_numpy()), train, test, quick=True)
         truth = 2 * norm.cdf(0.5) - 1
         assert truth - 0.09 < found.attack_lower < truth
-        assert found.released == ("latent",)
+        assert found.released == "representation"
         assert set(found.to_frame()["box"]) == {"black"}
 
     def test_nothing_there(self):
@@ -79,11 +79,9 @@ class TestArrays:
         train, test = pair_of(make_shifted_gaussians, distance=0.0, n_samples=4000, random_state=0)
         train, test = (Table(t.X.assign(a=t.a, y=t.a), sensitive="a", label="y") for t in (train, test))
         assert audit((train.X, test.X), train, test, quick=True).attack_lower == 0
-        found = audit((train.X, test.X), train, test, quick=True, released=["label"])
-        assert found.released == ("latent", "label")
+        found = audit((train.X, test.X), train, test, quick=True, with_labels=True)
+        assert (found.released, found.labels) == ("representation", ("y",))
         assert found.attack_lower > 0.9, "the label is the group"
-        with pytest.raises(ValueError, match="released must name .* got 'nonsense'"):
-            audit((train.X, test.X), train, test, released=["nonsense"])
 
     def test_a_missing_group_is_named(self):
         train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=400, random_state=0)
@@ -115,9 +113,9 @@ class TestCategorical:
         assert audit(cells, others, test, quick=True) == audit(cells, others, test, quick=True, n_jobs=2)
 
     def test_a_released_label_is_seen_by_the_adversary(self, adult, cells):
-        found = audit(cells, adult[1], adult[2], quick=True, released=["cell", "label"])
+        found = audit(cells, adult[1], adult[2], quick=True, with_labels=True)
         assert found.attack_lower > 0.1, "the label alone tells .20"
-        certificate = certify(cells, adult[2], audit=found, released=["cell", "label"])
+        certificate = certify(cells, adult[2], audit=found, with_labels=True)
         assert certificate.cell_upper > found.attack_lower
 
     def test_a_wrong_density_is_found(self, adult, matching):

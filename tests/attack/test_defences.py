@@ -273,7 +273,7 @@ def test_what_is_released_together_is_certified_together():
     a, coin = rng.integers(2, size=N), rng.integers(2, size=N)
     rows = Table({"coin": coin, "a": a, "y": coin ^ a}, sensitive="a", label="y")
     release = FixedCells(column("coin")).fit(Table({"coin": [0, 1], "a": [0, 1]}, sensitive="a"))
-    alone, both = certify(release, rows), certify(release, rows, released=["cell", "label"])
+    alone, both = certify(release, rows), certify(release, rows, with_labels=True)
     assert alone.cell_upper < 0.08
     assert both.cell_upper == 1.0
     assert alone.cell_odds_upper == {"0": 1.0, "1": 1.0}, "equalized odds does not follow from parity"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairflows import DataError
-from fairflows.bounds.blocks import blocks_upper_bound, even_blocks
+from fairflows.bounds.blocks import blocks_upper_bound, even_blocks, foreseen_blocks_bound
 from fairflows.bounds.planning import ENOUGH_CELLS, known_half, lowest_target, most_cells, plan_cells
 
 SIZES = [(6667, 3333), (1333, 667), (1000, 900, 800)]
@@ -22,7 +22,8 @@ def half(sizes):
 @pytest.mark.parametrize("target", [0.1, 0.15])
 def test_both_statements_are_within_the_target_and_a_few_more_cells_would_break_one(sizes, target):
     plan = plan_cells(sizes, target, 0.01)
-    assert plan.population == blocks_upper_bound(even(half(sizes), plan.n_cells), 0.01) <= target
+    assert plan.population <= target
+    assert plan.population == pytest.approx(blocks_upper_bound(even(half(sizes), plan.n_cells), 0.01), rel=0.03)
     assert plan.known_half == known_half(even(sizes, plan.n_cells)) <= target
     more = max(plan.n_cells + 2, round(plan.n_cells * 1.04))
     broken = blocks_upper_bound(even(half(sizes), more), 0.01), known_half(even(sizes, more))
@@ -30,13 +31,13 @@ def test_both_statements_are_within_the_target_and_a_few_more_cells_would_break_
 
 
 @pytest.mark.parametrize(
-    ("sizes", "target", "n_cells"), [((300, 300), 0.2, 6), ((420, 260), 0.15, 2), ((800, 500), 0.2, 19)]
+    ("sizes", "target", "n_cells"), [((300, 300), 0.2, 6), ((420, 260), 0.15, 2), ((800, 500), 0.2, 20)]
 )
 def test_few_cells_are_those_of_a_search_through_all(sizes, target, n_cells):
     within = [
         k
-        for k in range(2, 20)
-        if blocks_upper_bound(even(half(sizes), k), 0.01) <= target and 1.015 * known_half(even(sizes, k)) <= target
+        for k in range(2, 24)
+        if foreseen_blocks_bound(even(half(sizes), k), 0.01) <= target and 1.015 * known_half(even(sizes, k)) <= target
     ]
     assert plan_cells(sizes, target, 0.01).n_cells == max(within) == n_cells
 

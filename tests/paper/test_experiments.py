@@ -10,8 +10,8 @@ import pytest
 
 from fairflows.paper import experiments
 from fairflows.paper.experiments import Outcome, list_experiments, run, run_many
+from fairflows.paper.experiments.outcome import Setting, new_pool
 from fairflows.paper.experiments.problems import crime, health, law
-from fairflows.paper.experiments.result import Setting, new_pool
 
 PAPER = [f"figure-{i}" for i in (1, 2, 3, "4a", "4b", 5, 6, 7, 8, 9)] + [f"table-{i}" for i in range(1, 6)]
 

@@ -2,7 +2,7 @@
 
 import os
 
-from fairflows.paper.experiments.result import in_processes
+from fairflows.paper.experiments.outcome import in_processes
 from fairflows.table.keys import Key
 from fairflows.table.ledger import Ledger
 

@@ -7,8 +7,8 @@ import pytest
 from fairflows import Table, load_adult
 from fairflows.paper import make_gaussians
 from fairflows.paper.experiments import certificates, list_experiments, problems, run
+from fairflows.paper.experiments.outcome import Setting
 from fairflows.paper.experiments.problems import apart_from
-from fairflows.paper.experiments.result import Setting
 from fairflows.paper.experiments.trained_heads import adversary_accuracies, thirds, thirds_in_batches
 
 

@@ -41,8 +41,13 @@ def shared(adult):
 
 
 @pytest.fixture(scope="module")
-def held_out(adult, tmp_path_factory):
+def records_of_held_out(tmp_path_factory):
+    return tmp_path_factory.mktemp("ledger")
+
+
+@pytest.fixture(scope="module")
+def held_out(adult, records_of_held_out):
     """A table that was shared by cells for its label; the looks at its persons are counted apart."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAIRFLOWS_LEDGER", str(tmp_path_factory.mktemp("ledger")))
+        patch.setenv("FAIRFLOWS_LEDGER", str(records_of_held_out))
         return ff.share(adult, target=0.25, method="cells", output="cell", quick=True)

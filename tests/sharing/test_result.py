@@ -9,6 +9,11 @@ import fairflows as ff
 from fairflows.result import certified_part, read_run
 
 
+@pytest.fixture(autouse=True)
+def ledger_of_test(ledger_of_module):
+    """Results that are shared once are saved under the records that they were made with."""
+
+
 def test_a_saved_result_can_be_loaded_and_verified(shared, adult, tmp_path):
     out = tmp_path / "out"
     shared.save(out, kind="parquet")
@@ -25,15 +30,19 @@ def test_a_saved_result_can_be_loaded_and_verified(shared, adult, tmp_path):
     assert json.loads((out / "report.json").read_text())["usefulness"]["n"] == shared.usefulness.n
 
 
-def test_cells_that_held_out_persons_count_are_verified_on_the_whole_table(held_out, adult, tmp_path):
+def test_cells_that_held_out_persons_count_are_verified_on_the_whole_table(
+    held_out, records_of_held_out, adult, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("FAIRFLOWS_LEDGER", str(records_of_held_out))
     held_out.save(tmp_path / "out")
     model, certificate = ff.load(tmp_path / "out" / "model"), ff.Certificate.read(tmp_path / "out" / "certificate.json")
     assert "everything was computed again" in repr(ff.verify(certificate, model, adult))
     assert ff.check(tmp_path / "out")
 
 
-def test_what_was_shared_by_a_sample_cannot_be_verified_by_one_table(adult, few, tmp_path):
+def test_what_was_shared_by_a_sample_cannot_be_verified_by_one_table(adult, few, tmp_path, monkeypatch):
     """The certificate counts all rows of the file, and `share` saw a third of them."""
+    monkeypatch.setenv("FAIRFLOWS_LEDGER", str(tmp_path / "records"))
     whole, out = tmp_path / "whole.csv", tmp_path / "out"
     rows = adult.X.assign(sex=adult.a, income=adult.y).reset_index()
     rows.to_csv(whole, index=False)
@@ -73,7 +82,7 @@ def test_only_an_earlier_result_is_replaced_and_only_when_asked(shared, tmp_path
         ({"sensitive": []}, "damaged: a run cannot state sensitive = "),
         ({"sensitive": [7]}, r"damaged: a run cannot state sensitive\[0\] = 7: expected `str`"),
         ({"grouping": {"kinds": {}}}, "damaged: a run cannot state grouping = "),
-        ({"grouping": {"kinds": {"sex": "text"}, "more": 1}}, "damaged: a run has no field 'more'"),
+        ({"grouping": {"kinds": {"sex": "text"}, "more": 1}}, "damaged: a run has no field 'grouping.more'"),
         ({"released": ["latent"]}, "damaged: a run has no field 'released'"),
         ({"missing_label": "never"}, "damaged: a run cannot state missing_label = "),
         ({"random_state": "0"}, "damaged: a run cannot state random_state = "),

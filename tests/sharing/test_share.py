@@ -15,7 +15,7 @@ def test_share_fits_attacks_and_certifies(shared, adult):
     assert c.status == "CERTIFIED"
     assert c.cell_upper <= 0.2
     assert shared.audit.attack_lower <= c.cell_upper
-    assert shared.is_good
+    assert shared.meets_target
     assert shared.certificate.table_distance is not None
     assert sum(c.n.values()) == len(adult), "every row is counted"
     assert [s.about for s in c.statements] == ["table", "population"], "the adversaries attacked a second release"

@@ -71,8 +71,8 @@ def test_what_cannot_be_cut_is_named(column, cuts, message):
         (["AGE"], "groups must be COLUMN:40"),
         (["AGE:"], "groups must be COLUMN:40"),
         (["AGE:x"], "groups must be COLUMN:40"),
-        (["AGE:50,30"], "groups must have cut points in rising order for column 'AGE'"),
-        (["AGE:nan"], "groups must have cut points in rising order for column 'AGE'"),
+        (["AGE:50,30"], "Cut points of column 'AGE' must be in rising order"),
+        (["AGE:nan"], "Cut points of column 'AGE' must be in rising order"),
         (["AGE:40", "AGE:50"], "once for each column; got 'AGE:50'"),
     ],
 )
@@ -119,7 +119,7 @@ def table(n=400, **settings):
 
 
 def test_a_table_has_the_groups_of_its_rules():
-    made = table(groups={"age": [40]})
+    made = table(cuts={"age": [40]})
     assert made.groups == [
         "age=40 and over, sex=f",
         "age=40 and over, sex=m",
@@ -132,10 +132,10 @@ def test_a_table_has_the_groups_of_its_rules():
 
 
 def test_values_given_beside_the_table_are_grouped_too():
-    made = ff.Table({"x": [1.0, 2.0, 3.0]}, sensitive=np.array([20, 50, 60]), groups={"sensitive": [40]})
+    made = ff.Table({"x": [1.0, 2.0, 3.0]}, sensitive=np.array([20, 50, 60]), cuts={"sensitive": [40]})
     assert made.a.tolist() == ["under 40", "40 and over", "40 and over"]
     with pytest.raises(ff.DataError, match="sensitive column 'age' is not in the table"):
-        ff.Table({"x": [1.0, 2.0, 3.0]}, sensitive=np.array([20, 50, 60]), groups={"age": [40]})
+        ff.Table({"x": [1.0, 2.0, 3.0]}, sensitive=np.array([20, 50, 60]), cuts={"age": [40]})
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_values_given_beside_the_table_are_grouped_too():
     ],
 )
 def test_fields_that_are_no_grouping_are_refused(change):
-    fields = asdict(table(groups={"age": [40]}).grouping)
+    fields = asdict(table(cuts={"age": [40]}).grouping)
     assert read_as(fields, Grouping).cuts == {"age": [40]}
     with pytest.raises(ValueError, match="grouping"):
         read_as(fields | change, Grouping)

@@ -82,10 +82,10 @@ def test_columns_that_name_the_rows_are_found_before_a_table_refuses_them():
 def test_a_sensitive_column_of_numbers_is_to_be_cut():
     table = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age")
     (said,) = said_of("age", table)
-    assert "groups={'age': [44.5]}, or --groups age:44.5" in said
+    assert "cuts={'age': [44.5]}, or --groups age:44.5" in said
     with pytest.raises(ff.DataError, match=r"50 different values.* age:44\.5\. The smallest, age = \d+, has 24"):
         ff.share(table)
-    cut = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age", groups={"age": [44.5]})
+    cut = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age", cuts={"age": [44.5]})
     assert said_of("age", cut) == []
     check_groups(cut)
     check_groups(ff.Table(rows(code=np.arange(N) % 10), sensitive="code"))  # few codes, with persons enough
@@ -118,12 +118,12 @@ def test_the_best_bounds_are_what_a_release_plans():
         assert plan == plan_cells([N / 2, N / 2], plan.target, 0.01)
         release = ff.Release(target=plan.target, output="cell").fit(table)
         assert release.plan_ == plan
-        assert plan.n_cells >= release.n_cells_ >= 0.7 * plan.n_cells, "leaves of ten persons are fewer where uneven"
+        assert plan.n_cells + 1 >= release.n_cells_ >= 0.7 * plan.n_cells, "uneven leaves are a few more, or fewer"
         stated = ff.certify(release, table, target=plan.target)
-        assert stated.known_half <= plan.known_half + 0.002
+        assert stated.known_half <= plan.target
         assert (stated.find("population") is None) == (plan.population is None)
         if plan.population is not None:
-            assert stated.cell_upper <= plan.population + 0.001
+            assert stated.cell_upper <= plan.target
             assert stated.find("population").met
         assert stated.status == "CERTIFIED"
 

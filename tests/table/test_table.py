@@ -116,7 +116,7 @@ def test_a_missing_group_is_asked_for(frame):
     assert "6 rows without a group or a label were dropped" in repr(dropped)
     grouped = Table(holes, **ROLES, missing_group="group")
     assert grouped.a.value_counts()["missing"] == 6
-    later = Table(holes.iloc[10:30], **ROLES, groups=grouped.grouping, missing_group="group")
+    later = Table(holes.iloc[10:30], **ROLES, cuts=grouped.grouping, missing_group="group")
     assert later.a.value_counts()["missing"] == 2
     with pytest.raises(ValueError, match="missing_group must be one of 'error', 'drop', 'group'; got 'guess'"):
         Table(holes, **ROLES, missing_group="guess")
@@ -124,7 +124,7 @@ def test_a_missing_group_is_asked_for(frame):
 
 def test_a_missing_group_among_numbers_and_several_columns(frame):
     holes = frame.assign(age=frame["age"].astype(float).where(frame.index % 10 != 3))
-    cut = Table(holes, sensitive=["age", "sex"], groups={"age": [40]}, missing_group="group")
+    cut = Table(holes, sensitive=["age", "sex"], cuts={"age": [40]}, missing_group="group")
     assert {group.split(",")[0] for group in cut.groups} == {"age=under 40", "age=40 and over", "age=missing"}
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import binomtest
 from sklearn.impute import SimpleImputer
+from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, QuantileTransformer
 
@@ -80,9 +81,9 @@ def measure_risks(
     coordinates = _coordinates(members, shared, others)
     singled = [_singled_out(made[:n], exact[1], generator) for made in (exact[0], exact[2])]
     halves = _halves(coordinates, generator)
-    apart = [_squared_distances(halves, part, n) for part in (0, 2)]
-    linked = [first.argmin(axis=1) == second.argmin(axis=1) for first, second in apart]
-    told = _told_members([(first + second).min(axis=1).round(5) for first, second in apart])
+    linked = [np.equal(*(_nearest(half[part][:n], half[1])[0] for half in halves)) for part in (0, 2)]
+    whole = [np.hstack(parts) for parts in zip(*halves, strict=True)]
+    told = _told_members([_nearest(whole[part][:n], whole[1])[1].round(5) for part in (0, 2)])
     return tuple(
         _risk(name, found[0], found[1], delta) for name, found in zip(SAID, (singled, linked, told), strict=True)
     )
@@ -101,20 +102,16 @@ def _singled_out(made_from: IntArray, members: IntArray, generator: np.random.Ge
     return hits
 
 
-def _halves(coordinates: list[list[FloatArray]], generator: np.random.Generator) -> list[tuple[FloatArray, ...]]:
-    """Return the coordinates of each table in two halves of its columns."""
+def _halves(coordinates: list[list[FloatArray]], generator: np.random.Generator) -> list[list[FloatArray]]:
+    """Return two halves of the columns, each as the coordinates of every table."""
     chosen = generator.permutation(len(coordinates[0]))
     parts = chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :]
-    return [tuple(np.hstack([columns[j] for j in sorted(part)]) for part in parts) for columns in coordinates]
+    return [[np.hstack([columns[j] for j in sorted(part)]) for columns in coordinates] for part in parts]
 
 
-def _squared_distances(halves: list[tuple[FloatArray, ...]], part: int, n: int) -> tuple[FloatArray, FloatArray]:
-    """Return the squared distances of n rows of a table from the shared rows, by either half of the columns."""
-    first, second = (
-        (targets[:n] ** 2).sum(axis=1)[:, None] + (shared**2).sum(axis=1) - 2 * targets[:n] @ shared.T
-        for targets, shared in zip(halves[part], halves[1], strict=True)
-    )
-    return first, second
+def _nearest(targets: FloatArray, shared: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the place of the shared row that is nearest to each target, and its squared distance."""
+    return pairwise_distances_argmin_min(targets, shared, metric="sqeuclidean")
 
 
 def _told_members(distances: list[FloatArray]) -> list[npt.NDArray[np.bool_]]:

@@ -283,7 +283,7 @@ class Certificate:
         return population is not None and population.is_within
 
     @property
-    def is_good(self) -> bool:
+    def meets_target(self) -> bool:
         """Whether the request was met: cells are certified, or a latent is within the target by its model."""
         return self.status == "CERTIFIED" or (self.released == "latent" and self.status == "MODEL_ONLY")
 

@@ -39,7 +39,9 @@ class Checked:
         shown = "the bounds follow from the counts" if has_counts else "nothing is certified of the true distribution"
         if not self:
             return f"{shown.capitalize()}; that a file belongs to the certificate is only claimed."
-        status = "" if self.certificate.is_good else f" It is not a promise: its status is {self.certificate.status}."
+        status = (
+            "" if self.certificate.meets_target else f" It is not a promise: its status is {self.certificate.status}."
+        )
         if any(result.what == "file" for result in self.results):
             return f"All checks passed: {shown}, and the file is one that the producer names.{status}"
         return f"All checks passed: {shown}. No file was compared.{status}"

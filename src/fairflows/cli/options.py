@@ -135,7 +135,7 @@ class Reading(FileFormat):
             sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
             label=self.label,
             identifier=self.identifier,
-            groups=read_cuts(self.groups or []),
+            cuts=read_cuts(self.groups or []),
             merge_small=self.merge_small or 0,
             kinds=dict.fromkeys(listed(self.categorical, frame), "categorical"),
             drop=listed(self.drop, frame),

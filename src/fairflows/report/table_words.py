@@ -86,7 +86,7 @@ def which_file_goes_where(shared: Shared, out: Path, name: str) -> str:
     files = f"{out / name}, {out / 'certificate.json'}, {out / 'report-public.html'}"
     return "\n".join(
         [
-            f"Share        {files}" if shared.is_good else f"Not yet      {files}: the target is not reached",
+            f"Share        {files}" if shared.meets_target else f"Not yet      {files}: the target is not reached",
             f"Keep         {out / 'report.html'}, {out / 'report.json'}",
             f"Never share  {out / 'model'}: with it and its key persons can be told apart",
             f"To check     fairflows check {out / 'certificate.json'} {out / name}",

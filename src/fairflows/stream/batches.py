@@ -98,7 +98,7 @@ def encode_batch(model: Model, batch: Batch, *, key: bytes | None = None, **sett
 
 
 @dataclass
-class Found:
+class BatchFindings:
     """Findings about encoded rows, added up over batches."""
 
     outside: Counter[tuple[str, Reason]] = field(default_factory=Counter)  # values that training did not have
@@ -108,7 +108,7 @@ class Found:
     persons: list[Hashes] = field(default_factory=list)  # hashes of the rows' persons, batch by batch
     released: list[ReleasedRows] = field(default_factory=list)  # for the record of releases, batch by batch
 
-    def add(self, other: Found) -> None:
+    def add(self, other: BatchFindings) -> None:
         """Add the findings of another batch."""
         self.outside.update(other.outside)
         self.dropped += other.dropped
@@ -218,7 +218,7 @@ class BatchEncoder:
 
     def __call__(
         self, batch: pa.Table, record_key: Secret | None = None, n_in_all: int | None = None
-    ) -> tuple[pa.Table, Found]:
+    ) -> tuple[pa.Table, BatchFindings]:
         """Encode the rows of a table, and append the columns to keep. Return also the findings about the rows.
 
         With the key of the user's records the rows, of `n_in_all` about, are hashed for the record of releases.
@@ -227,7 +227,7 @@ class BatchEncoder:
         columns = self.needed(batch.schema.names)
         frame = from_arrow(batch.select(columns).replace_schema_metadata())
         self.schema.part(name for name in columns if name not in self._features).check(frame)
-        found, labels = Found(), frame[[name for name in self._labels if name in columns]]
+        found, labels = BatchFindings(), frame[[name for name in self._labels if name in columns]]
         if self._missing_label == "drop":
             found.no_label = [name for name in self._labels if name not in columns]
         kept = rows_kept(frame[self._sensitive], labels, self._missing_group, self._missing_label)
@@ -257,7 +257,7 @@ class BatchEncoder:
             table = table.append_column(name, kept_column.cast(plain_type(kept_column.type)))
         return table, found
 
-    def check_number_of_rows(self, found: Found) -> None:
+    def check_number_of_rows(self, found: BatchFindings) -> None:
         """Raise if a person has more rows than those that the model was fitted to."""
         most, hashes = self._encoder.most_rows_ or 1, np.concatenate([*found.persons, np.empty(0, np.uint64)])
         hashes.sort()

@@ -29,7 +29,7 @@ from fairflows.certificate.releases import check_record, new_release, record_key
 from fairflows.display import progress_bar
 from fairflows.encoder.base import Model, fitted_model
 from fairflows.exceptions import DataError
-from fairflows.stream.batches import BatchEncoder, Found, attribute_of, role_values, sensitive_columns, to_arrow
+from fairflows.stream.batches import BatchEncoder, BatchFindings, attribute_of, role_values, sensitive_columns, to_arrow
 from fairflows.table.folders import check_file, new_file, side_folder
 from fairflows.table.frames import NULLABLE, from_arrow
 from fairflows.table.persons import Persons
@@ -52,7 +52,7 @@ def encode_file(
     keep_order: bool = False,
     text_format: TextFormat | None = None,
     time_formats: Mapping[str, str] | None = None,
-    found: Found | None = None,
+    found: BatchFindings | None = None,
     **settings: Any,
 ) -> int:
     """Encode a CSV, Excel or Parquet file into another one. Memory grows with an Excel sheet, not with other files.
@@ -74,7 +74,7 @@ def encode_file(
         How the source is written, if it is a CSV file whose header does not show it.
     time_formats : dict, default=None
         How a CSV file is to write times, by column.
-    found : Found, default=None
+    found : BatchFindings, default=None
         Filled with the findings about the rows, such as the counts of their cells.
     **settings
         Columns, their roles and the precision: the parameters of `BatchEncoder`.
@@ -84,7 +84,7 @@ def encode_file(
     int
         The number of encoded rows.
     """
-    source, target, found = Path(source), Path(target), Found() if found is None else found
+    source, target, found = Path(source), Path(target), BatchFindings() if found is None else found
     check_file(target, source)
     check_record()
     with side_folder(target) as folder:
@@ -103,7 +103,7 @@ def encode_rows(
     source: Path,
     target: Path,
     *,
-    found: Found,
+    found: BatchFindings,
     keep_order: bool = False,
     text_format: TextFormat | None = None,
     time_formats: Mapping[str, str] | None = None,
@@ -118,7 +118,7 @@ def encode_rows(
     # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
     n_expected = file.n_rows or source.stat().st_size // 32
 
-    def encoded(batch: pa.Table) -> tuple[pa.Table, Found]:
+    def encoded(batch: pa.Table) -> tuple[pa.Table, BatchFindings]:
         with naming_file(source):
             return encode(batch, key, n_expected)
 

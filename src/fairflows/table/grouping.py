@@ -224,7 +224,7 @@ def _cut_points(name: str, column: pd.Series, wanted: Sequence[float]) -> list[f
     points = [float(point) for point in wanted]
     held_points = single_precision(points)
     if not points or not np.isfinite(held_points).all() or any(b <= a for a, b in pairwise(held_points)):
-        raise DataError(f"groups must have cut points in rising order for column {name!r}; got {wanted!r}.")
+        raise DataError(f"Cut points of column {name!r} must be in rising order; got {wanted!r}.")
     for point, held in zip(points, held_points.astype(np.float64), strict=True):
         is_other = (values != point) & ((values != held) | point.is_integer())
         alike = values[(single_precision(values) == held) & is_other]

@@ -124,7 +124,7 @@ def _proposed_cut(table: Table) -> str:
     name, median = str(table.a.name), f"{table.a.median():g}"
     return (
         f"{name} holds numbers with {len(table.groups):,} different values, each of which is a group. Cut it at values "
-        f"of your choice, such as the median: groups={{{name!r}: [{median}]}}, or --groups {name}:{median}."
+        f"of your choice, such as the median: cuts={{{name!r}: [{median}]}}, or --groups {name}:{median}."
     )
 
 

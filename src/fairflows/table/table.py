@@ -65,7 +65,7 @@ class Table:
         A list with one text per row counts as names of columns if one of them is the name of a column.
     label : str, list of str, or array, default=None
         The target of later predictions: a column of `data`, several, or one value per row.
-    groups : dict or Grouping, default=None
+    cuts : dict or Grouping, default=None
         Cut points for sensitive columns of numbers (``{"age": [30, 50]}``), or the `grouping` of another table. By
         default, every value is a group.
     merge_small : int, default=0
@@ -139,7 +139,7 @@ class Table:
         *,
         sensitive: Any,
         label: Any = None,
-        groups: Cuts | Grouping | None = None,
+        cuts: Cuts | Grouping | None = None,
         merge_small: int = 0,
         identifier: Any = None,
         drop: str | Sequence[str] = (),
@@ -185,7 +185,7 @@ class Table:
         self.group_names: dict[Any, str] = {}
         self.parts: npt.NDArray[np.object_] | None = None
         kept = self._settle_missing(raw)
-        self._group(raw[kept], groups, merge_small)
+        self._group(raw[kept], cuts, merge_small)
         self._check(kinds or {})
         self.declared_kinds = {str(column): cast(Kind, kind) for column, kind in (kinds or {}).items()}
 
@@ -398,14 +398,14 @@ class Table:
         self.identifier = self.identifier.set_axis(index)
 
     def _group(
-        self, columns: pd.DataFrame, groups: Mapping[str, Sequence[float]] | Grouping | None, merge_small: int
+        self, columns: pd.DataFrame, cuts: Mapping[str, Sequence[float]] | Grouping | None, merge_small: int
     ) -> None:
         """Make groups of the values of the sensitive columns."""
-        if isinstance(groups, Grouping):
-            self.grouping = groups
+        if isinstance(cuts, Grouping):
+            self.grouping = cuts
         else:
             missing = self.missing_group == "group"
-            self.grouping = make_grouping(columns, groups, merge_small, self.identifier, missing)
+            self.grouping = make_grouping(columns, cuts, merge_small, self.identifier, missing)
         self.a = self.grouping.apply(columns).set_axis(self.a.index).rename(self.a.name)
         self.notes = (*self.notes, *self.grouping.notes)
 

@@ -110,8 +110,8 @@ def usefulness(
     Examples
     --------
     >>> from fairflows import Release, load_adult
-    >>> train, _, test = load_adult().split(random_state=0)
-    >>> found = usefulness(Release(n_cells=16).fit(train), train, test, most_measured=2000)
+    >>> adult = load_adult()
+    >>> found = usefulness(Release(n_cells=16).fit(adult), adult, most_measured=2000)
     >>> found.label.rules["trained"].auc > 0.8, found.sensitive.told < 0.2
     (True, True)
     """

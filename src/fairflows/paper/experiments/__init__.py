@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.paper.experiments.result import Outcome, Setting, new_pool
+from fairflows.paper.experiments.outcome import Outcome, Setting, new_pool
 
 __all__ = ["Outcome", "list_experiments", "run", "run_many"]
 

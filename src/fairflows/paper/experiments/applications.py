@@ -21,8 +21,8 @@ from fairflows.bounds import statistical_distance
 from fairflows.explain import matches, recourse
 from fairflows.paper.datasets import HealthLabel, load_health
 from fairflows.paper.experiments import problems
+from fairflows.paper.experiments.outcome import COLOURS, FIRST_SEED, Outcome, Setting, new_figure
 from fairflows.paper.experiments.problems import changed, fit_crime, labels_of
-from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Outcome, Setting, new_figure
 from fairflows.paper.experiments.trained_heads import (
     balanced_accuracy,
     latents,

@@ -26,6 +26,7 @@ from fairflows.exceptions import DataError
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialForgetting, MaxEntARL
 from fairflows.paper.baselines.adversarial import Players
 from fairflows.paper.baselines.neural import NeuralBaseline
+from fairflows.paper.experiments.outcome import Outcome, Setting, bounds_figure, in_processes
 from fairflows.paper.experiments.problems import (
     PROBLEMS,
     Trained,
@@ -37,7 +38,6 @@ from fairflows.paper.experiments.problems import (
     labels_of,
     train_and_test,
 )
-from fairflows.paper.experiments.result import Outcome, Setting, bounds_figure, in_processes
 from fairflows.paper.experiments.trained_heads import (
     adversary_accuracies,
     balanced_accuracy,

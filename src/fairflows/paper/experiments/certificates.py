@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from fairflows.bounds import cell_upper_bound, fare_upper_bound, total_variation, weissman_upper_bound
 from fairflows.paper.baselines.fare import FARE
+from fairflows.paper.experiments.outcome import COLOURS, FIRST_SEED, Outcome, Setting, new_figure
 from fairflows.paper.experiments.problems import cells_by_group
-from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Outcome, Setting, new_figure
 from fairflows.paper.experiments.trained_heads import plain_accuracy
 from fairflows.table.examples import load_adult
 

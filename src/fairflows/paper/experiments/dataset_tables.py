@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
+from fairflows.paper.experiments.outcome import Outcome, Setting
 from fairflows.paper.experiments.problems import LOADERS, at_hand, labels_of, train_and_test
-from fairflows.paper.experiments.result import Outcome, Setting
 from fairflows.paper.experiments.trained_heads import balanced_accuracy, constant, predicted, thirds, trained_networks
 from fairflows.release.partitions import NumericView
 from fairflows.steps import chosen_device

@@ -16,8 +16,8 @@ from torch.distributions import Categorical, Distribution, Independent, MixtureS
 from fairflows.bounds import statistical_distance
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.paper.baselines.adversarial import AdversarialEncoder
+from fairflows.paper.experiments.outcome import COLOURS, FIRST_SEED, Outcome, Setting, new_figure
 from fairflows.paper.experiments.problems import changed, labels_of
-from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Outcome, Setting, new_figure
 from fairflows.paper.experiments.trained_heads import adversary_accuracies, plain_accuracy, thirds_in_batches
 from fairflows.paper.gaussians import make_gaussians
 from fairflows.table.table import Table

@@ -23,7 +23,7 @@ from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
 from fairflows.paper import datasets
-from fairflows.paper.experiments.result import Setting, in_processes
+from fairflows.paper.experiments.outcome import Setting, in_processes
 from fairflows.table.table import Table
 from fairflows.tradeoff import Frontier, frontier
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from fairflows.bijection import Bijection, NeuralSpline, StackedMLP, apply_networks, augment
 from fairflows.bounds import error_lower_bound
 from fairflows.density import FlowDensity, MixtureDensity
+from fairflows.paper.experiments.outcome import COLOURS, Outcome, Setting, draw_frontiers, frontier_figure, new_figure
 from fairflows.paper.experiments.problems import (
     CONTINUOUS_GAMMAS,
     all_trained,
@@ -28,7 +29,6 @@ from fairflows.paper.experiments.problems import (
     summaries,
     trained,
 )
-from fairflows.paper.experiments.result import COLOURS, Outcome, Setting, draw_frontiers, frontier_figure, new_figure
 
 PAPER_HEALTH_PARITY = {0.0: 0.39, 0.95: 0.08}
 PAPER_ADULT_BOUND, PAPER_ADULT_ACCURACY = 0.6112, 0.8443  # table 1; γ is not stated, and close to 0
