@@ -36,11 +36,12 @@ class Browser:
                     raise
                 time.sleep(0.2)
         self._session = f"/session/{made['sessionId']}"
+        self._send("POST", f"{self._session}/timeouts", {"script": 100_000})
 
     def _send(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", data, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return json.load(answer)["value"]
 
     def open(self, path, width) -> None:

@@ -23,7 +23,21 @@ ShowProgress = Callable[[int, int | None, str], None]
 
 CardPart = str | Sequence[str] | Sequence[tuple[str, str]]
 
+Hear = Callable[[str, int | None, int | None], None]
+"""Called with the stage that begins; or with the work inside it, what is done of it, and of how much."""
+
 _stages: ContextVar[Progress | None] = ContextVar("stages", default=None)
+_hear: ContextVar[Hear | None] = ContextVar("hear", default=None)
+
+
+@contextmanager
+def listening(hear: Hear) -> Iterator[None]:
+    """Let a function hear what the work inside says; the function stops the work by raising an error."""
+    before = _hear.set(hear)
+    try:
+        yield
+    finally:
+        _hear.reset(before)
 
 
 @contextmanager
@@ -41,6 +55,8 @@ def stages() -> Iterator[None]:
 
 def say(text: str) -> None:
     """Print the stage of the work that begins, with the time so far, if it is done within `stages`."""
+    if hear := _hear.get():
+        hear(text, None, None)
     if bars := _stages.get():
         line = f"[{bars.tasks[0].elapsed:5.0f} s] {' '.join(text.split())}"
         bars.console.print(line, markup=False, highlight=False)
@@ -49,7 +65,10 @@ def say(text: str) -> None:
 @contextmanager
 def progress_bar(verb: str, *, enabled: bool = False) -> Iterator[ShowProgress]:
     """Show a bar if it is enabled or within `stages`: the verb, the bar, a text, and the time left."""
-    around = _stages.get()
+    around, hear = _stages.get(), _hear.get()
+    if hear is not None:
+        yield lambda done, total, text: hear(verb, done, total)
+        return
     if around is None and not enabled:
         yield lambda done, total, text: None
         return

@@ -125,3 +125,45 @@ def test_it_agrees_with_the_command(n, browser, folders, tmp_path):
         counted[kind] += 1
     assert not different, f"{different}, {counted}"
     assert all(count > n / 20 for count in counted.values())
+
+
+def shown(browser, page, *files):
+    """What the page says about files that are chosen in it."""
+    browser.open(page, 400)
+    browser.choose("#files", *files)
+    waiting = """const said = document.getElementById("checked");
+        const isReady = () => said.textContent && !said.textContent.startsWith("Checking");
+        while (!isReady()) await new Promise((on) => setTimeout(on, 50));
+        return [said.textContent, document.getElementById("results").innerText];"""
+    return browser.wait_for(waiting)
+
+
+def test_a_receiver_drops_the_table_on_the_page(browser, folders, tmp_path):
+    page, table = folders / "rows" / "report-public.html", folders / "rows" / "shared.csv"
+    said, lines = shown(browser, page, table)
+    assert said == "All checks passed."
+    assert "cannot be known from here: author." in lines
+    assert browser.console() == []
+    changed = tmp_path / "shared.csv"
+    changed.write_bytes(one_value_changed(table.read_bytes(), random.Random(1)))
+    said, lines = shown(browser, page, changed)
+    assert said.startswith("Do not rely on this")
+    assert "failed: file. It is not the table that was certified" in lines
+    other = folders / "several" / "certificate.json"
+    assert shown(browser, page, table, other)[0].startswith("Do not rely on this")
+
+
+@pytest.mark.parametrize(
+    "sending",
+    ["await fetch(to)",
+     "await new Promise((on, off) => Object.assign(new Image(), {onload: on, onerror: off}).src = to)",
+     "if (!navigator.sendBeacon(to, 'x')) throw 1; await new Promise((on) => setTimeout(on, 200))",
+     "document.head.append(Object.assign(document.createElement('script'), {textContent: 'window.ran = 1'})); "
+     "if (!window.ran) throw 1"],
+)  # fmt: skip
+def test_the_page_can_send_nothing_and_run_nothing_else(sending, browser, folders):
+    """The policy stops what a damaged script would try; the console names the directive."""
+    page = folders / "rows" / "report-public.html"
+    browser.open(page, 1200)
+    browser.wait_for(f"const to = 'http://127.0.0.1:9/'; try {{ {sending} }} catch {{ return 'stopped' }}")
+    assert "Content Security Policy" in json.dumps(browser.console())

@@ -1,5 +1,7 @@
 """The report: what it says is what the certificate says, whatever the data are called."""
 
+import base64
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -124,6 +126,17 @@ def test_everything_that_comes_from_data_is_escaped():
     page = Report(contents(EVIL, usefulness=worth_of(EVIL))).to_html()
     assert "<script" not in page
     assert page.count(escape(EVIL)) > 20
+
+
+def test_the_public_page_runs_its_own_script_alone():
+    """Texts of the certificate stand in the page as JSON, and end no element; the policy names the script's hash."""
+    page = Report(contents("</script><script>alert(1)</script>")).to_html(public=True)
+    assert page.count("<script") == page.count("</script") == 3
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'" in page
+    held = re.search(r'<script type="application/json" id="certificate">(.*?)</script>', page, re.DOTALL)[1]
+    assert json.loads(held)["sensitive"] == ["</script><script>alert(1)</script>"]
 
 
 def test_odd_names_are_text():

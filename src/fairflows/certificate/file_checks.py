@@ -75,9 +75,8 @@ def _compare_file(path: Path, c: Certificate, listed: FileList | None) -> tuple[
         reason = str(error).removeprefix(f"{path}: ").rstrip(".")
         return Result("file", "FAILED", f"{_ANOTHER}: {reason}."), False
     if found.sha256 == c.contents.sha256:
-        named = next(iter(c.released_files))
-        text = f"It holds what {named!r} holds, which the certificate names, in another form."
-        return Result("file", "ok", text), True
+        held = next((f"what {name!r} holds, which the certificate names" for name in c.released_files), "what it states")
+        return Result("file", "ok", f"It holds {held}, in another form."), True
     if listed is not None and found.sha256 in listed.contents.values():
         return Result("file", "ok", "It holds what a file in the producer's list holds, in another form."), False
     return Result("file", "FAILED", f"{_ANOTHER}, and no list names it: {difference(c.contents, found)}"), False

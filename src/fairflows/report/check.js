@@ -494,6 +494,7 @@ async function readCsv(name, bytes, columns) {
   const text = decoded(bytes), isMeant = (mark) => same([...new Set(parse(text, mark, 1)[0])].sort(), [...columns].sort());
   const [header, ...rows] = parse(text, SEPARATORS.find(isMeant) ?? ",");
   if (!header) throw new Error("the file is empty");
+  if (new Set(header).size < header.length) throw new Error("two columns have the same name");
   return { header: header.map((name, j) => name || `Unnamed: ${j}`), rows };
 }
 
@@ -554,7 +555,9 @@ async function compareContents(c, table, wrong, another) {
   try {
     if (wrong) throw new Error(wrong);
     if ((await contentsDigest(table, c.contents.kinds)) === c.contents.sha256) {
-      return result("file", "ok", `It holds what '${Object.keys(c.released_files)[0]}' holds, which the certificate names, in another form.`);
+      const [name] = Object.keys(c.released_files);
+      const held = name === undefined ? "what the certificate states" : `what '${name}' holds, which the certificate names`;
+      return result("file", "ok", `It holds ${held}, in another form.`);
     }
   } catch (error) {
     return result("file", "FAILED", `${another}: ${error.message}.`);
