@@ -17,7 +17,7 @@ def missing() -> str | None:
 class Browser:
     """A headless Chromium, driven by chromedriver."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, network: bool = False) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
@@ -26,7 +26,7 @@ class Browser:
         )
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
         options = {"args": arguments, "binary": shutil.which("chromium")}
-        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"} | ({"performance": "ALL"} if network else {})}
         for attempt in range(100):
             try:
                 made = self._send("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
@@ -46,10 +46,42 @@ class Browser:
 
     def open(self, path, width) -> None:
         """Open a file in a viewport of this width."""
+        self.resize(width)
+        self.go(path.resolve().as_uri())
+
+    def resize(self, width, scheme="light") -> None:
+        """Take a viewport of this width, and light or dark colours."""
         metrics = {"width": width, "height": 1200, "deviceScaleFactor": 1, "mobile": width < 600}
-        command = {"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics}
-        self._send("POST", f"{self._session}/goog/cdp/execute", command)
-        self._send("POST", f"{self._session}/url", {"url": path.resolve().as_uri()})
+        self.command("Emulation.setDeviceMetricsOverride", **metrics)
+        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def command(self, name, **parameters):
+        """What a command of the browser's own protocol returns."""
+        return self._send("POST", f"{self._session}/goog/cdp/execute", {"cmd": name, "params": parameters})
+
+    def go(self, address) -> None:
+        """Open an address."""
+        self._send("POST", f"{self._session}/url", {"url": address})
+
+    def press(self, *keys) -> None:
+        """Press keys, one after the other."""
+        actions = [{"type": how, "value": key} for key in keys for how in ("keyDown", "keyUp")]
+        self._send("POST", f"{self._session}/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+
+    def click(self, selector) -> None:
+        """Click an element by the mouse."""
+        element = self._find(selector)
+        self._send("POST", f"{self._session}/element/{element}/click", {})
+
+    def requests(self) -> list[str]:
+        """Addresses that were asked for since the last call, by a browser with a network log."""
+        entries = self._send("POST", f"{self._session}/se/log", {"type": "performance"})
+        messages = [json.loads(entry["message"])["message"] for entry in entries]
+        return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+    def _find(self, selector) -> str:
+        found = self._send("POST", f"{self._session}/element", {"using": "css selector", "value": selector})
+        return next(iter(found.values()))
 
     def run(self, script):
         """What a script returns."""
@@ -63,9 +95,8 @@ class Browser:
 
     def choose(self, selector, *paths) -> None:
         """Choose files in an input."""
-        found = self._send("POST", f"{self._session}/element", {"using": "css selector", "value": selector})
         text = "\n".join(str(path.resolve()) for path in paths)
-        self._send("POST", f"{self._session}/element/{next(iter(found.values()))}/value", {"text": text})
+        self._send("POST", f"{self._session}/element/{self._find(selector)}/value", {"text": text})
 
     def console(self) -> list:
         """Messages of the browser's console."""
