@@ -83,7 +83,6 @@ def health_cases(quick: bool) -> Cases:
     larger = FlowDensity("realnvp", hidden=(20, 20), n_steps=20_000, batch_size=512)
     return lengths | {
         AUTHORS: {},
-        f"{AUTHORS}, noise kept": {"fresh_noise": False},
         f"{AUTHORS}, 1 % held out": {"validation": 0.01},
         "flow of two layers, 20,000 steps of 512 rows": {"density": larger},
     }

@@ -112,6 +112,14 @@ def ledger_of_test(ledgers, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def warned_of_nothing():
+    """What is warned of once a process is warned of once a test."""
+    from fairflows.exceptions import warn_user_once
+
+    warn_user_once.cache_clear()
+
+
+@pytest.fixture(autouse=True)
 def repeatable_numpy():
     """Some of scikit-learn's checks draw from the global generator."""
     import numpy as np

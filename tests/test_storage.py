@@ -152,7 +152,7 @@ def test_a_spline_keeps_its_halves_when_torch_draws_others(tmp_path, monkeypatch
     density = FlowDensity("spline", n_blocks=2, n_steps=5).fit(x)
     save(density, tmp_path / "density")
     others = torch.tensor([[True, False, True, False], [False, True, False, True]])
-    monkeypatch.setattr("fairflows.bijection.passive_features", lambda *_: others)
+    monkeypatch.setattr("fairflows.bijection.couplings.passive_features", lambda *_: others)
     torch.testing.assert_close(load(tmp_path / "density").log_prob(x), density.log_prob(x))
     assert [sorted(half) for half in density.flows.passive] != [[0, 2], [1, 3]], "else nothing is tested"
 

@@ -25,7 +25,7 @@ def blobs():
 
 @pytest.fixture(scope="module")
 def front(blobs):
-    quick = FairFlow(density=MixtureDensity(2), n_epochs=8, ramp_epochs=4, hidden=(16,), head=(16,))
+    quick = FairFlow(density=MixtureDensity(2), smoothing=0, n_epochs=8, ramp_epochs=4, hidden=(16,), head=(16,))
     return frontier(quick, blobs, strengths=[0.0, 0.5, 1.0], seeds=2)
 
 

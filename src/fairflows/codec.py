@@ -5,7 +5,8 @@ In model space (`Codec`) each feature goes through three steps, each of them inv
 1. *Position.* A number on a grid becomes its grid index k, a category its level's number, and noise u in [0, 1) is
    added (p = k + u), so that no value is an atom; a number without a grid becomes its place in the training range.
 2. *Scaling* into [α/2, 1 − α/2]:  s = α/2 + (1 − α)·p / n,  with n the number of grid points or levels.
-3. *Logit*:  x = log(s / (1 − s)), continued beyond the training range along its tangent.
+3. *Logit*:  x = log(s / (1 − s)), continued beyond the training range along its tangent. To a number, σ·N(0, 1) may be
+   added here (*smoothing*), so that no density has to follow its grid, its heaps and its edges.
 
 As a cell (`CellCodec`), a row is one combination of levels, and a cell is one whole number.
 """
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.sparse import csr_matrix
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtri
 
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import (
@@ -165,8 +166,9 @@ class Codec:
     """Columns of a table to vectors in R^D and back.
 
     Values on a grid and categories come back bit for bit, but for the sign of a negative zero; others within rounding.
-    Later numbers between points of the grid are rounded to it, and numbers outside the training range continue along
-    the map's tangent. ``names_`` says what each of the D dimensions of model space holds.
+    Smoothed numbers come back so where it is said whose they are; else as they were smoothed, set on their grid. Later
+    numbers between points of the grid are rounded to it, and numbers outside the training range continue along the
+    map's tangent. ``names_`` says what each of the D dimensions of model space holds.
 
     Parameters
     ----------
@@ -175,6 +177,8 @@ class Codec:
     dequantise : bool
         Add noise to every value on a grid. Turn off only to reproduce results that were obtained without: values on a
         grid tell an adversary which encoder made them.
+    smoothing : float
+        σ of the normal noise that is added to numbers in model space; categories get none.
     key : bytes, default=None
         The secret behind the noise; a new one when not given. With it and a person's identifier one can subtract
         the noise.
@@ -190,11 +194,14 @@ class Codec:
     True
     """
 
-    def __init__(self, *, alpha: float = 0.05, dequantise: bool = True, key: Secret | None = None) -> None:
+    def __init__(
+        self, *, alpha: float = 0.05, dequantise: bool = True, smoothing: float = 0.0, key: Secret | None = None
+    ) -> None:
         if not 0 < alpha < 1:
             raise DataError(f"alpha must be in (0, 1); got {alpha!r}.")
         self.alpha = alpha
         self.dequantise = dequantise
+        self.smoothing = smoothing
         self.key = new_key() if key is None else Key(key) if isinstance(key, bytes) else key
 
     def fit(self, X: pd.DataFrame, y: Any = None, kinds: Mapping[str, str] | None = None) -> Codec:
@@ -246,24 +253,27 @@ class Codec:
             log |∂x/∂(table units)|, so that log p(table units) = log p(x) + log_det.
         """
         check_features(X)
-        positions, j = np.empty((len(X), len(self._n))), 0
-        for name in self.columns_:
-            for dimension, position in self._positions(name, X[name], persons):
-                positions[:, j] = position
-                if self._noisy[j]:
-                    positions[:, j] += self._noise(persons, dimension, np.maximum(self._n[j], np.abs(position)))
-                j += 1
-        s = self.alpha / 2 + (1 - self.alpha) * (positions / self._n)
-        edge = np.clip(s, self.alpha / 2, 1 - self.alpha / 2)
-        slope = edge * (1 - edge)
+        positions = self._positions(X, persons)
+        for j, name in enumerate(self.names_):
+            if self._noisy[j]:
+                n = np.maximum(self._n[j], np.abs(positions[:, j]))
+                positions[:, j] += self._noise(persons, name, n)
+        x, slope = self._logit(positions)
+        for j, noise in self._normal_noise(persons):
+            x[:, j] += noise
+            edge = self._edge(x[:, j])
+            slope[:, j] = edge * (1 - edge)
         log_det = np.log1p(-self.alpha) * len(self._n) - self._log_width.sum() - np.log(slope).sum(axis=1)
-        return logit(edge) + (s - edge) / slope, log_det
+        return x, log_det
 
-    def decode(self, x: Array) -> pd.DataFrame:
-        """Return the rows of points in model space."""
-        x = np.asarray(x, dtype=np.float64)
+    def decode(self, x: Array, persons: Persons | None = None) -> pd.DataFrame:
+        """Return the rows of points in model space, without their smoothing where the rows' named persons are given."""
+        x = np.array(x, dtype=np.float64)
         if not np.isfinite(x).all():
             raise DataError("x must be finite; it has NaN or infinity.")
+        if persons is not None and persons.named:
+            for j, noise in self._normal_noise(persons):
+                x[:, j] -= noise
         positions = self._share(x) * self._n
         column_of = {name: positions[:, j] for j, name in enumerate(self.names_)}
         frame = {}
@@ -285,24 +295,53 @@ class Codec:
         low, width = self.units_
         return low + width * self._share(np.asarray(x, dtype=np.float64))
 
-    def grid_points(self, x: Array) -> tuple[Array, Array]:
-        """Return training rows before the logit and without their noise, s, and the width w of the noise, (D,).
+    def grid_points(self, X: pd.DataFrame, persons: Persons) -> tuple[Array, Array]:
+        """Return rows before the logit and without their noise, s, and the width w of the noise, (D,).
 
-        x = logit(s + w·u) with u in [0, 1) is another encoding of the same rows; w is zero where there is no noise.
+        x = logit(s + w·u) + σ·N(0, 1) with u in [0, 1) and σ = `smoothing_` is an encoding of rows within the training
+        range; w is zero where there is no noise.
         """
-        positions = self._share(np.asarray(x, dtype=np.float64)) * self._n
-        positions = np.where(self._noisy, np.floor(positions), positions)
         step = (1 - self.alpha) / self._n
-        return self.alpha / 2 + positions * step, np.where(self._noisy, step, 0.0)
+        return self.alpha / 2 + self._positions(X, persons) * step, np.where(self._noisy, step, 0.0)
+
+    def intervals(self, X: pd.DataFrame, persons: Persons) -> tuple[Array, Array]:
+        """Return the ends of the interval that each value has in model space before it is smoothed, (n, D) both."""
+        positions = self._positions(X, persons)
+        return self._logit(positions)[0], self._logit(positions + self._noisy)[0]
+
+    @property
+    def smoothing_(self) -> Array:
+        """σ of each dimension, (D,): zero for categories."""
+        return np.array([self.smoothing if isinstance(part, Scale) else 0.0 for _, part in self._dimensions()])
+
+    def _normal_noise(self, persons: Persons) -> Iterator[tuple[int, Array]]:
+        """Yield the number of each dimension that is smoothed, and the noise of each row there."""
+        for j, sigma in enumerate(self.smoothing_):
+            if sigma > 0:
+                # Of 53 bits, moved off zero by half of the last one, so that the quantile is finite.
+                u = persons.uniform(self.key, f"smoothing:{self.names_[j]}") + 2.0**-54
+                yield j, sigma * ndtri(u)
+
+    def _logit(self, positions: Array) -> tuple[Array, Array]:
+        """Return points of model space, and ds/dx there."""
+        s = self.alpha / 2 + (1 - self.alpha) * (positions / self._n)
+        edge = np.clip(s, self.alpha / 2, 1 - self.alpha / 2)
+        slope = edge * (1 - edge)
+        return logit(edge) + (s - edge) / slope, slope
 
     def _share(self, x: Array) -> Array:
         """Return p/n, each value's place in the training range."""
+        edge = self._edge(x)
+        slope = edge * (1 - edge)
+        limit = logit(1 - self.alpha / 2)
+        return (edge + (x - np.clip(x, -limit, limit)) * slope - self.alpha / 2) / (1 - self.alpha)
+
+    def _edge(self, x: Array) -> Array:
+        """Return the logistic function of x, or of the end of the training range that x lies beyond."""
         limit = logit(1 - self.alpha / 2)
         inside = np.clip(x, -limit, limit)
         # Beyond the range the very edge that encoding used: another rounding of it would grow with the distance.
-        edge = np.where(inside == limit, 1 - self.alpha / 2, np.where(inside == -limit, self.alpha / 2, expit(inside)))
-        slope = edge * (1 - edge)
-        return (edge + (x - inside) * slope - self.alpha / 2) / (1 - self.alpha)
+        return np.where(inside == limit, 1 - self.alpha / 2, np.where(inside == -limit, self.alpha / 2, expit(inside)))
 
     def _dimensions(self) -> Iterator[tuple[str, Scale | Levels]]:
         for name in self.columns_:
@@ -329,13 +368,22 @@ class Codec:
             [part.log_width if isinstance(part, Scale) else np.log(len(part)) for part in dimensions]
         )
         self._noisy = [self.dequantise and (isinstance(part, Levels) or part.is_noisy) for part in dimensions]
-        self.is_randomised = any(self._noisy) or bool(self.gaps_)
 
-    def _positions(self, name: Any, column: pd.Series, persons: Persons) -> Iterator[tuple[str, Array]]:
-        """Yield the positions of a column's values in each dimension that it has, with the dimension's name."""
+    @property
+    def is_randomised(self) -> bool:
+        """Whether rows get noise."""
+        return any(self._noisy) or bool(self.gaps_) or bool(self.smoothing and self.scales_)
+
+    def _positions(self, X: pd.DataFrame, persons: Persons) -> Array:
+        """Return the positions of rows without noise, (n_rows, D)."""
+        found_in = (self._positions_in(name, X[name], persons) for name in self.columns_)
+        return np.column_stack([position for positions in found_in for position in positions])
+
+    def _positions_in(self, name: Any, column: pd.Series, persons: Persons) -> Iterator[Array]:
+        """Yield the positions of a column's values in each dimension that it has."""
         middle = np.float64(0 if self.dequantise else 0.5)  # of a level's step, where no noise is to come
         if name in self.levels_:
-            yield str(name), np.maximum(self.levels_[name].find(column), 0) + middle
+            yield np.maximum(self.levels_[name].find(column), 0) + middle
             return
         is_missing = missing(column)
         if name in self.constants_:
@@ -344,9 +392,9 @@ class Codec:
             if is_missing.any():
                 # A draw from the known values: a fixed one would be an atom, and give its rows away.
                 column = self.scales_[name].fill(column, persons.uniform(self.key, f"missing:{name}"))
-            yield str(name), self.scales_[name].position(column)
+            yield self.scales_[name].position(column)
         if name in self.gaps_:
-            yield self._gap_name(name), is_missing + middle
+            yield is_missing + middle
 
     def _noise(self, persons: Persons, name: str, n: Array) -> Array:
         margin = np.maximum(MARGIN, n * 2.0**-50)

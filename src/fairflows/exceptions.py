@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from functools import cache
 from numbers import Integral, Real
 
 _NOT_THE_USER = ("fairflows", "sklearn", "joblib", "contextlib")  # scikit-learn wraps `transform`, joblib runs it
@@ -54,3 +55,9 @@ def warn_user(message: str) -> None:
     while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] in _NOT_THE_USER:
         frame, level = frame.f_back, level + 1
     warnings.warn(DataWarning(message), stacklevel=level + 1)
+
+
+@cache
+def warn_user_once(message: str) -> None:
+    """Issue a `DataWarning` at the first call only, however often it applies in this process."""
+    warn_user(message)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -153,8 +154,8 @@ def recourse(
     accepts = _acceptance(encoder, classifier, favourable)
     z = _encoded(encoder, rows)
     rejected = np.flatnonzero(~accepts(z))
-    draws = _draws(encoder, random_state)
-    targets = _encoded(encoder, draws if pool is None else _rows(encoder, pool.X, pool.a))
+    draws = _Draws.of(encoder, random_state)
+    targets = draws.z if pool is None else _encoded(encoder, _rows(encoder, pool.X, pool.a))
     targets = np.random.default_rng(random_state).permutation(targets[accepts(targets)])
     if not len(targets):
         raise DataError("No row of the pool is accepted, so there is nothing to lead the rejected rows to.")
@@ -240,7 +241,7 @@ class _Search:
     def _decoded(self, rows: npt.NDArray[np.intp], z: Array) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
         """Decode the points, put back the columns that stay, and say which of these rows are accepted."""
         before = self._rows.take(rows)
-        decoded = self._encoder.decode(z, before.group).set_axis(before.X.index)
+        decoded = self._encoder.decode(z, before.group, before.persons).set_axis(before.X.index)
         # Decoding sets values on their grids, and some stay: the row that would be handed in counts.
         after = with_columns(decoded, {name: before.X[name] for name in self._keep})
         encoded = self._encoder.encode(replace(before, X=after)).to_numpy(dtype=np.float64)
@@ -288,10 +289,21 @@ def _encoded(encoder: FairFlow, rows: Rows) -> Array:
     return encoder.encode(rows).to_numpy(dtype=np.float64)
 
 
-def _draws(encoder: FairFlow, random_state: int) -> Rows:
-    samples = encoder.latent_law().sample_rows(_N_DRAWS, random_state)
-    attribute = np.repeat(np.array(encoder.groups_, dtype=object), _N_DRAWS)
-    return _rows(encoder, pd.concat(samples, ignore_index=True), attribute)
+@dataclass(frozen=True)
+class _Draws:
+    """Draws from every group's density."""
+
+    z: Array  # encoded, those of all groups
+    log_p: list[Array]  # log p̂_a of those of each group, in model space, in rising order
+
+    @classmethod
+    def of(cls, encoder: FairFlow, random_state: int) -> Self:
+        law, z, log_p = encoder.latent_law(), [], []
+        for a in range(len(encoder.groups_)):
+            x = law.draw(a, _N_DRAWS, random_state)
+            z.append(encoder.flow_.encode(x, a))
+            log_p.append(np.sort(law.log_prob(a, x)))
+        return cls(np.concatenate(z), log_p)
 
 
 def _cost(before: pd.DataFrame, after: pd.DataFrame, scale: pd.Series) -> Array:
@@ -299,15 +311,13 @@ def _cost(before: pd.DataFrame, after: pd.DataFrame, scale: pd.Series) -> Array:
     return (moved.sum(axis=1) + changed_categories(before, after).sum(axis=1)).to_numpy(dtype=np.float64)
 
 
-def _plausibility(encoder: FairFlow, rows: Rows, draws: Rows) -> Array:
+def _plausibility(encoder: FairFlow, rows: Rows, draws: _Draws) -> Array:
     """Return the share of each row's group, under p̂_a, that is less likely than the row."""
-    share = np.empty(len(rows.group))
-    if not len(share):
-        return share
-    log_p, reference = encoder.log_prob_rows(rows), encoder.log_prob_rows(draws)
+    law, share = encoder.latent_law(), np.empty(len(rows.group))
+    x, _ = encoder.codec_.encode(rows.X, rows.persons)
     for a in np.unique(rows.group):
-        mine, of_group = rows.group == a, draws.group == a
-        share[mine] = np.searchsorted(np.sort(reference[of_group]), log_p[mine]) / of_group.sum()
+        mine = rows.group == a
+        share[mine] = np.searchsorted(draws.log_p[a], law.log_prob(a, x[mine])) / len(draws.log_p[a])
     return share
 
 
@@ -382,9 +392,13 @@ def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role 
     inversions = None if law is None else law.inversions(encoder.encode(rows))
     if inversions is None:
         raise DataError(f"Matches are for encoders with an inverse for every group; {type(encoder).__name__} has none.")
+    sides = {}
+    for a, (name, side) in enumerate(zip(names, inversions, strict=True)):
+        own, match = rows.group == a, side.rows.set_axis(index)  # a row itself, without its smoothing
+        sides[name] = pd.DataFrame({column: match[column].where(~own, rows.X[column]) for column in match})
     return Matches(
         pd.Index(names).take(rows.group).to_numpy(),
-        {name: side.rows.set_axis(index) for name, side in zip(names, inversions, strict=True)},
+        sides,
         {name: side.x for name, side in zip(names, inversions, strict=True)},
         pd.DataFrame(np.column_stack([side.log_prob for side in inversions]), columns=names, index=index),
     )

@@ -32,8 +32,10 @@ def milestone_rate(start: float, step: int, n_steps: int) -> float:
 def drawn_rows(sizes: Tensor, n_steps: int, batch_size: int, generator: torch.Generator) -> Tensor:
     """Draw numbers of rows with replacement, (T, K, B), from the rows of K groups that follow each other."""
     shape = (n_steps, len(sizes), batch_size)
-    uniform = torch.rand(shape, generator=generator, device=sizes.device, dtype=torch.float64)
-    return (sizes.cumsum(0) - sizes)[:, None] + (uniform * sizes[:, None]).long()
+    exact = torch.float32 if sizes.device.type == "mps" else torch.float64  # which Apple's GPUs do not have
+    uniform = torch.rand(shape, generator=generator, device=sizes.device, dtype=exact)
+    row = (uniform * sizes[:, None]).long().minimum(sizes[:, None] - 1)  # a product may round up to the size
+    return (sizes.cumsum(0) - sizes)[:, None] + row
 
 
 class AdamSteps:
@@ -166,7 +168,7 @@ def chosen_threads(device: torch.device) -> Iterator[Callable[[Step], None]]:
 
 
 def chosen_device(name: str) -> torch.device:
-    """Return the device of that name; "auto" is a GPU where torch can use one, else the CPU.
+    """Return the device of that name; "auto" is a CUDA GPU where torch can use one, else the CPU.
 
     Examples
     --------
@@ -176,8 +178,12 @@ def chosen_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, number = name.partition(":")
+    if name == "mps":
+        if not torch.backends.mps.is_available():
+            raise DataError("device='mps' needs a Mac with Apple silicon, whose GPU torch can use.")
+        return torch.device("mps")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise DataError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:<number>'; got {name!r}.")
+        raise DataError(f"device must be 'auto', 'cpu', 'mps', 'cuda' or 'cuda:<number>'; got {name!r}.")
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise DataError(
             f"device must name one of the GPUs that torch can use ({torch.cuda.device_count()} here); got {name!r}."

@@ -4,9 +4,11 @@ import math
 
 import pytest
 import torch
+import zuko
 from torch.distributions import MultivariateNormal
 
-from fairflows.bijection import NeuralSpline, RealNVP, StackedMLP, check_bijection
+from fairflows import DataError
+from fairflows.bijection import AutoregressiveSpline, NeuralSpline, RealNVP, StackedMLP, Zuko, check_bijection
 from fairflows.paper.experiments.trade_offs import Autoregressive
 from own_parts import Linear
 
@@ -17,6 +19,9 @@ BIJECTIONS = {
     "spline of 2": lambda **kw: NeuralSpline(2, n_blocks=3, hidden=(7,), n_bins=4, **kw),
     "spline of 5": lambda **kw: NeuralSpline(5, n_blocks=2, hidden=(8, 6), **kw),
     "autoregressive of 3": lambda **kw: Autoregressive(3, hidden=(7,), **kw),
+    "autoregressive splines of 3": lambda **kw: AutoregressiveSpline(3, hidden=(7,), n_bins=4, **kw),
+    "zuko's splines of 3": lambda **kw: Zuko(zuko.flows.NSF, 3, transforms=2, hidden_features=[7], bins=4, **kw),
+    "zuko's affine flow, its order drawn": lambda **kw: Zuko("MAF", 3, randperm=True, hidden_features=[7], **kw),
     "a user's own": lambda **kw: Linear(3, **kw),
 }
 
@@ -224,3 +229,29 @@ def test_stacked_networks_equal_torch_modules():
                 linear.bias.data = weight.data[m, k, n_in, :n_out]
                 hidden = linear(hidden) if i == 2 else linear(hidden).relu()
             torch.testing.assert_close(outputs[m, k], hidden)
+
+
+def test_an_unfitted_zuko_flow_is_taken_as_it_is():
+    own = zuko.flows.Flow(
+        [zuko.flows.autoregressive.MaskedAutoregressiveTransform(2, hidden_features=[5])],
+        zuko.lazy.UnconditionalDistribution(zuko.distributions.DiagNormal, torch.zeros(2), torch.ones(2), buffer=True),
+    )
+    before = [parameter.clone() for parameter in own.parameters()]
+    check_bijection(Zuko(own, 2))
+    assert all(torch.equal(*pair) for pair in zip(before, own.parameters(), strict=True))
+    with pytest.raises(DataError, match="must have the 3 features of the table in model space; got 2"):
+        Zuko(own, 3)
+
+
+@pytest.mark.parametrize(
+    ("flow", "options", "message"),
+    [
+        ("NAF", {}, "flow must be one of MAF, NICE, NSF, or an unfitted zuko flow; got NAF"),
+        (zuko.flows.CNF, {}, "flow must be one of MAF, .* got CNF"),
+        (torch.nn.Linear(2, 2), {}, "or an unfitted zuko flow; got Linear"),
+        (zuko.flows.NSF(2), {"transforms": 2}, "options such as transforms go with a class of zuko.flows"),
+    ],
+)
+def test_flows_that_cannot_be_stacked_or_decoded_are_refused(flow, options, message):
+    with pytest.raises(DataError, match=message):
+        Zuko(flow, 2, **options)

@@ -4,9 +4,11 @@ import copy
 
 import pytest
 import torch
+import zuko
 from torch import distributions as td
 
 from fairflows import DataError
+from fairflows.bijection import AutoregressiveSpline, Zuko
 from fairflows.density import FlowDensity, GroupDensities, KnownDensity, MixtureDensity, check_density
 from fairflows.paper.experiments.trade_offs import Autoregressive
 from own_parts import Normal
@@ -23,6 +25,8 @@ DENSITIES = {
     "mixture by BIC": lambda: MixtureDensity(max_components=3),
     "realnvp": lambda: FlowDensity("realnvp", hidden=(8,), n_steps=60, batch_size=128),
     "spline": lambda: FlowDensity("spline", n_blocks=2, hidden=(8,), n_steps=40, batch_size=128),
+    "autoregressive splines": lambda: FlowDensity(AutoregressiveSpline(2, hidden=(8,)), n_steps=60, batch_size=128),
+    "zuko's flow": lambda: FlowDensity(Zuko(zuko.flows.NSF, hidden_features=[8]), n_steps=30, batch_size=128),
     "a bijection": lambda: FlowDensity(Autoregressive(2, hidden=(8,)), n_steps=60, batch_size=128),
     "a user's own": Normal,
     "known": lambda: KnownDensity(known()),

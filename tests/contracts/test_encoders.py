@@ -64,7 +64,8 @@ class Rounded(Encoder):
 
 
 ENCODERS = {
-    "flow": lambda: FairFlow(0.5, **FLOW),
+    "flow": lambda: FairFlow(0.5, smoothing=0, **FLOW),
+    "smoothed flow": lambda: FairFlow(0.5, smoothing=0.3, **FLOW),
     "matching": lambda: FairMatching(1.0, **CELLS),
     "matching with coins": lambda: FairMatching(0.5, **CELLS),
     "best cells": lambda: FairCells(4, target=0.22, **BEST),
@@ -87,7 +88,7 @@ NEED_NO_ATTRIBUTE = {
     "best cells without the attribute", "rows as they are", "FARE", "FCRL", "forgetting",
     "plain adversary", "cells of rows",
 }  # fmt: skip
-INVERTIBLE = {"flow", "matching", "matching with coins"}
+INVERTIBLE = {"flow", "smoothed flow", "matching", "matching with coins"}
 GIVE_CELLS = {
     "an encoder of one's own",
     "best cells", "best cells without the attribute", "matched tree", "FARE", "cells of rows", "cells of matched rows",
@@ -95,8 +96,8 @@ GIVE_CELLS = {
 }  # fmt: skip
 HAVE_A_LAW = INVERTIBLE | {"cells of matched rows"}
 TOSS_COINS = {
-    "best cells", "best cells without the attribute", "matched tree", "flow", "FCRL", "matching with coins",
-    "held-out best cells",
+    "best cells", "best cells without the attribute", "matched tree", "flow", "smoothed flow", "FCRL",
+    "matching with coins", "held-out best cells",
 }  # fmt: skip
 PLAIN_ROWS = {"rows as they are", "cells of rows"}
 RELEASES = {"cells of rows", "cells of matched rows", "held-out best cells"}

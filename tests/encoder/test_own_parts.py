@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.usefixtures("few_trees"),
     pytest.mark.filterwarnings("ignore:Values outside the training range"),
 ]
-QUICK = {"n_epochs": 3, "head": (8,), "identifier": "who"}
+QUICK = {"n_epochs": 3, "head": (8,), "turn": False, "identifier": "who"}
 
 
 @pytest.fixture(scope="module")

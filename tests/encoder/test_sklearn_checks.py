@@ -82,7 +82,9 @@ class BestCells(_NeedsEveryLabel, FairCells):
 
 CELLS = {"density": "counts"}
 ENCODERS = {
-    "flow": Flow(n_epochs=2, n_blocks=2, hidden=(8,), head=(8,), density=MixtureDensity(1), dequantise=False),
+    "flow": Flow(
+        n_epochs=2, n_blocks=2, hidden=(8,), head=(8,), density=MixtureDensity(1), dequantise=False, smoothing=0
+    ),
     "matching": Matching(1.0, **CELLS),
     "tree": Tree(4),
     "cells": BestCells(2, target=1.0, n_certify=10**6, n_bins=4),

@@ -18,7 +18,7 @@ PAPER = [f"figure-{i}" for i in (1, 2, 3, "4a", "4b", 5, 6, 7, 8, 9)] + [f"table
 
 def test_every_experiment_of_the_paper_is_there_and_has_its_own_function():
     ids = list_experiments()["id"].tolist()
-    assert set(PAPER) | {"recourse", "transfer", "certificates"} == set(ids)
+    assert set(PAPER) | {"recourse", "transfer", "certificates", "honest-front"} == set(ids)
     functions = [experiments.function_of(name) for name in ids]
     assert all(callable(function) for function in functions)
     assert len(set(functions)) == len(ids)
@@ -89,4 +89,6 @@ def test_the_papers_settings():
     assert health().encoder.n_blocks == 6
     density = health().encoder.density
     assert (density.hidden, density.batch_size, density.n_steps) == ((20,), 256, 15_520)
-    assert (health().encoder.validation, health().encoder.fresh_noise) == (0.2, True)
+    assert health().encoder.validation == 0.2
+    for problem in (crime(), law(), health()):
+        assert (problem.encoder.smoothing, problem.encoder.turn) == (0, False)

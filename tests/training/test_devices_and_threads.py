@@ -9,14 +9,14 @@ import torch
 from threadpoolctl import threadpool_info
 
 from fairflows import steps
-from fairflows.steps import chosen_device, chosen_threads
+from fairflows.steps import chosen_device, chosen_threads, drawn_rows
 from fairflows.threads import one_thread
 
 
 @pytest.mark.parametrize("name", ["tpu", "", "cuda:x", "cuda:-1"])
 def test_an_unknown_device_is_named(name):
     with pytest.raises(
-        ValueError, match=re.escape(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:<number>'; got {name!r}.")
+        ValueError, match=re.escape(f"device must be 'auto', 'cpu', 'mps', 'cuda' or 'cuda:<number>'; got {name!r}.")
     ):
         chosen_device(name)
 
@@ -36,6 +36,23 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     assert chosen_device("cuda:1") == torch.device("cuda", 1)
     with pytest.raises(ValueError, match="torch can use .2 here.; got 'cuda:2'"):
         chosen_device("cuda:2")
+
+
+def test_the_gpu_of_a_mac_is_taken_where_it_is_named(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="device='mps' needs a Mac with Apple silicon"):
+        chosen_device("mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert chosen_device("mps") == torch.device("mps")
+
+
+def test_no_row_is_drawn_past_its_group():
+    """In single precision, which a Mac's GPU draws in, the product of the largest share and a size rounds up."""
+    sizes = torch.tensor([3, 16_777_217])
+    rows = drawn_rows(sizes, 50, 20_000, torch.Generator().manual_seed(0))
+    assert (rows[:, 0].min(), rows[:, 0].max()) == (0, 2)
+    assert rows[:, 1].min() >= 3
+    assert rows[:, 1].max() < 3 + sizes[1]
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -32,6 +33,7 @@ from fairflows.attack.adversaries import (
     stratified_sample,
     white_box,
 )
+from fairflows.attack.deconvolution import deconvolve, noisy_rows_of
 from fairflows.attack.risks import Risk
 from fairflows.attack.views import View
 from fairflows.bounds.arguments import checked_delta
@@ -39,13 +41,16 @@ from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
 from fairflows.certificate.certify import most_rows_of, released_by, released_labels
 from fairflows.certificate.model_hash import model_hash
+from fairflows.density.noisy_rows import NoisyRows
 from fairflows.encoder.base import Encoder, LatentLaw, Model, encode_again, fitted_model
 from fairflows.encoder.fair_matching import ExactLaw
+from fairflows.encoder.fitted_flow import FlowLaw
 from fairflows.exceptions import DataError
 from fairflows.table.columns import has_order
 from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.keys import content_hashes
 from fairflows.table.ledger import RowsSeen
+from fairflows.table.persons import Persons
 from fairflows.table.table import Table
 from fairflows.threads import one_thread
 
@@ -81,9 +86,9 @@ class Audit:
     delta : float
         δ of the lower bounds.
     density_gap_lower : dict of str to float
-        For each group, a lower bound on the distance between its rows and its density.
-    released : {"row", "cell", "latent"}, or "representation" for what no encoder made
-        What was attacked.
+        For each group, a lower bound on the distance between its rows, with their noise, and its density.
+    released : {"row", "cell", "latent", "panel"}, or "representation" for what no encoder made
+        What was attacked. Of panels these are summaries of all rows of a person together (`fairflows.table.panels`).
     labels : tuple of str
         The labels that adversaries saw beside it.
     model, rows : str
@@ -319,6 +324,7 @@ class AttackedRelease:
     ) -> AttackedRelease:
         """Split the persons, and encode their rows unless the released rows are given."""
         encoder = None if isinstance(model, tuple | list) else fitted_model(model)
+        train, test = (part if encoder is None else encoder.units(part) for part in (train, test))
         shown = model if isinstance(model, tuple | list) else encoded
         given = None if shown is None else _representation(shown, train, test)
         _refuse_shared_persons(train, test)
@@ -401,6 +407,36 @@ class AttackedRelease:
         for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
             named = f"{name} on inversions"
             yield Trial(named, "white", learner, features[0], self.group["fit"], judged, judged_groups)
+        law = encoder.latent_law()
+        if isinstance(law, FlowLaw):
+            yield from self._deconvolving_trials(law, judged_groups, quick)
+
+    @cached_property
+    def _noisy_rows(self) -> list[NoisyRows]:
+        """The law of each group's noisy rows, for an encoder whose densities are those of a flow."""
+        law = None if self.innermost is None else self.innermost.latent_law()
+        if not isinstance(law, FlowLaw):
+            return []
+        rows, group = self.X["reference"], self.group["reference"]
+        return [noisy_rows_of(law, a, rows[group == a]) for a in range(len(self.groups))]
+
+    def _deconvolving_trials(
+        self, law: FlowLaw, judged_groups: tuple[IntArray, IntArray], quick: bool
+    ) -> Iterator[Trial]:
+        """Yield adversaries that take the noise off, by its law and the reference rows of every group."""
+        fit, validation, test = (
+            deconvolve(
+                self._noisy_rows, law.inversions(self.latent[part]), self.latent[part].to_numpy(dtype=np.float64)
+            )
+            for part in _JUDGED
+        )
+        for name, scores in validation.scores.items():
+            yield _scored(name, "white", (scores, test.scores[name]), judged_groups)
+        judged = validation.features, test.features
+        trees = (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS)["boosted trees"]
+        yield Trial(
+            "boosted trees, deconvolved", "white", trees, fit.features, self.group["fit"], judged, judged_groups
+        )
 
     def density_trials(self, quick: bool) -> Iterator[Trial]:
         """Yield, for each group, adversaries between its real rows and draws from its density."""
@@ -408,26 +444,49 @@ class AttackedRelease:
         law = None if encoder is None else encoder.latent_law()
         if law is None:
             return
-        draws = {
-            part: law.sample_rows(int(np.bincount(self.group[part]).max()), seed)
-            for seed, part in enumerate(_JUDGED, start=1)
-        }
         for a, value in enumerate(self.groups):
-            rows, is_drawn = {}, {}
-            for part, drawn_rows in draws.items():
-                if drawn_rows is None:
-                    return
-                real = _as_modelled(law, self.X[part][self.group[part] == a])
-                drawn = drawn_rows[a].iloc[: len(real)][list(real)]
-                rows[part] = pd.concat([real, drawn], ignore_index=True)
-                is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
-            view = _view(rows["fit"], is_drawn["fit"])
-            fit, *judged = (view.numbers(part) for part in (rows["fit"], rows["validation"], rows["test"]))
+            real = {part: self.X[part][self.group[part] == a] for part in self.X}
+            told = (
+                _told_of_flow(law, a, self._noisy_rows[a], real)
+                if isinstance(law, FlowLaw)
+                else _told_of_rows(law, a, real)
+            )
+            if told is None:
+                return
+            is_drawn = {part: np.repeat([0, 1], len(rows) // 2) for part, rows in told.items()}
             for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else DENSITY_LEARNERS).items():
                 yield Trial(
-                    f"{name}, density of {value}", "white", learner, fit, is_drawn["fit"], (judged[0], judged[1]),
-                    (is_drawn["validation"], is_drawn["test"]), density_of=a,
+                    f"{name}, density of {value}", "white", learner, told["fit"], is_drawn["fit"],
+                    (told["validation"], told["test"]), (is_drawn["validation"], is_drawn["test"]), density_of=a,
                 )  # fmt: skip
+
+
+def _told_of_flow(law: FlowLaw, a: int, noisy: NoisyRows, real: Mapping[str, pd.DataFrame]) -> dict[str, FloatArray]:
+    """Return real rows of a group and as many draws from its density, in model space, with all that tells them apart.
+
+    Real rows get new noise, since the densities are of noisy rows.
+    """
+    told = {}
+    for seed, part in enumerate(_JUDGED, start=1):
+        rows = real[part]
+        x, _ = law.codec.encode(rows, Persons.unnamed(len(rows)))
+        both = np.concatenate([x, law.draw(a, len(rows), seed)])
+        ratios = noisy.column_ratios(both)
+        told[part] = np.column_stack([both, ratios, ratios.sum(axis=1), law.log_prob(a, both)])
+    return told
+
+
+def _told_of_rows(law: LatentLaw, a: int, real: Mapping[str, pd.DataFrame]) -> dict[str, FloatArray] | None:
+    """Return real rows of a group and as many draws from its density, as numbers; None for a law without rows."""
+    both = {}
+    for seed, part in enumerate(_JUDGED, start=1):
+        drawn = law.sample_rows(len(real[part]), seed)
+        if drawn is None:
+            return None
+        rows = _as_modelled(law, real[part])
+        both[part] = pd.concat([rows, drawn[a][list(rows)]], ignore_index=True)
+    view = _view(both["fit"], np.repeat([0, 1], len(both["fit"]) // 2))
+    return {part: view.numbers(rows) for part, rows in both.items()}
 
 
 def _scored(name: str, box: str, judged: tuple[FloatArray, FloatArray], groups: tuple[IntArray, IntArray]) -> Trial:

@@ -15,7 +15,8 @@ from fairflows.table.keys import Secret, fingerprint
 from fairflows.table.ledger import Ledger
 
 _NOT_HASHED = {
-    "key", "key_", "ledger_", "device", "progress", "n_jobs", "probe", "_sklearn_output_config",
+    "key", "key_", "ledger_", "device", "progress", "n_jobs", "probe", "history", "gaps",
+    "_sklearn_output_config",
 }  # fmt: skip
 """Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over,
 what is checked at loading."""

@@ -20,18 +20,24 @@ from fairflows.exceptions import DataError
 
 @dataclass(frozen=True)
 class FreshNoise:
-    r"""Rows of model space, made anew from their grid points: :math:`x = logit(s + w \odot u)`, u uniform on [0, 1).
+    r"""Rows of model space, made anew from their grid points: :math:`x = logit(s + w \odot u) + \sigma \odot N(0, I)`.
 
     With noise that is drawn once, a density of many steps learns the noise of its rows; drawn anew, the noise has
     nothing that could be learnt. Everything happens on the device of the rows.
     """
 
     width: Tensor  # (D,): w, the width of a grid's step; zero where a feature has no noise
+    smoothing: Tensor  # (D,): σ, the deviation of normal noise; zero for categories
+
+    def middle(self, s: Tensor) -> Tensor:
+        """Return the rows in the middle of their noise."""
+        return torch.logit(s + 0.5 * self.width)
 
     def add(self, s: Tensor, generator: torch.Generator) -> Tensor:
         """Return rows x (..., D) of model space from their grid points s (..., D), which lie in (0, 1)."""
-        u = torch.rand(s.shape, generator=generator, device=s.device, dtype=s.dtype)
-        return torch.logit(s + self.width * u)
+        u = torch.rand(s.shape, generator=generator, device=s.device, dtype=s.dtype)  # uniform on [0, 1)
+        normal = torch.randn(s.shape, generator=generator, device=s.device, dtype=s.dtype)
+        return torch.logit(s + self.width * u) + self.smoothing * normal
 
 
 def with_noise(rows: Sequence[Tensor], noise: FreshNoise | None, random_state: int) -> list[Tensor]:
@@ -96,7 +102,7 @@ class Density(nn.Module, ABC):
     def score(self, x: Tensor) -> float:
         """Return the mean log-likelihood of rows; held-out rows give an honest figure."""
         with torch.no_grad():
-            return float(torch.cat([self.log_prob(part) for part in x.split(8192)]).double().mean())
+            return float(torch.cat([self.log_prob(part) for part in x.split(8192)]).cpu().double().mean())
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments, which every density keeps under their names."""

@@ -21,7 +21,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from fairflows.bijection import Bijection, BijectiveMap, new_bijection
+from fairflows.bijection import Bijection
+from fairflows.bijection.base import BijectiveMap
+from fairflows.bijection.couplings import new_bijection
 from fairflows.codec import one_hot
 from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
 from fairflows.density.cell_counts import CellCounts, CellDensity, FloatArray, IntArray, cell_levels, in_chunks
@@ -124,7 +126,7 @@ class MixtureStack:
         self._whitening = whitening.movedim(1, 2).flatten(2)
         self._offset = -torch.einsum("gcd,gcde->gce", means, whitening).flatten(1).unsqueeze(1)
         self._means = means.flatten(1).unsqueeze(1)
-        self._colouring = torch.linalg.inv(whitening).movedim(1, 2).flatten(2)
+        self._colouring = torch.linalg.inv(whitening.cpu()).to(whitening).movedim(1, 2).flatten(2)
         self._constant = (
             self.log_weights
             + whitening.diagonal(dim1=-2, dim2=-1).log().sum(-1)

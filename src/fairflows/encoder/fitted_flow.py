@@ -15,9 +15,11 @@ from fairflows.codec import Codec
 from fairflows.encoder.base import Inversion, LatentLaw
 from fairflows.encoder.rows import FloatArray, Groups
 from fairflows.exceptions import DataError
+from fairflows.training.history import LossHistory
 
 if TYPE_CHECKING:
-    from fairflows.bijection import Bijection, BijectiveMap, StackedMLP
+    from fairflows.bijection import Bijection, StackedMLP
+    from fairflows.bijection.base import BijectiveMap
     from fairflows.density import GroupDensities
 
 ROWS_PER_CHUNK = 2**12  # activations that stay in the cache: several times faster than all rows at once
@@ -33,11 +35,23 @@ class FittedFlow:
     label_densities: GroupDensities | None  # p̂(x | a, y), where the criterion speaks of labels
     label_numbers: tuple[int, ...]  # which labels these are of
     held_out_log_likelihood: FloatArray | None  # (K,): of the densities, in table units
+    gaps: FloatArray | None  # (K,): how far each density is from held-out rows, at least
+    history: LossHistory  # the losses of every epoch
 
     @cached_property
     def encoders(self) -> list[BijectiveMap]:
         """Each group's f_a by itself, for points (1, 1, n, D)."""
         return [self.bijection.select_group(a).prepared() for a in range(self.bijection.n_groups)]
+
+    def encode(self, x: FloatArray, group: int) -> FloatArray:
+        """Return f_a(x) of points (n, D) of one group."""
+        import torch
+
+        with torch.no_grad():
+            parts = [
+                self.encoders[group].forward(part[None, None])[0] for part in torch.tensor(x).split(ROWS_PER_CHUNK)
+            ]
+        return torch.cat([z[0, 0] for z in parts]).numpy()
 
     def decode(self, z: FloatArray, group: int) -> tuple[FloatArray, FloatArray]:
         """Return f_a⁻¹(z) and its log-determinant, of points (n, D) of one group."""
@@ -85,6 +99,8 @@ class FlowLaw(LatentLaw):
                 raise DataError(f"the encoder has no densities given label {label!r}; fit it with another criterion.")
             densities = self.flow.label_densities.for_label(self.labels.index(label))
         device = chosen_device(self.device)
+        if device.type == "mps":  # which has no double precision
+            device = torch.device("cpu")
         generator = torch.Generator(device).manual_seed(random_state)
         bijection = copy.deepcopy(self.flow.bijection).to(device)
         return log_density_table(bijection, copy.deepcopy(densities).to(device), n, generator)[0].numpy()
@@ -96,14 +112,27 @@ class FlowLaw(LatentLaw):
         draws = self.flow.densities.sample(n, torch.Generator().manual_seed(random_state))
         return [self.codec.decode(x.numpy()) for x in draws]
 
-    def inversions(self, Z: pd.DataFrame) -> list[Inversion]:
-        """Decode encoded rows by each group's inverse: all that an adversary who holds the encoders can compute."""
+    def draw(self, group: int, n: int, random_state: int = 0) -> FloatArray:
+        """Draw n points of model space from the density p̂_a of one group, (n, D)."""
         import torch
 
+        generator = torch.Generator().manual_seed(random_state)
+        with torch.no_grad():
+            return self.flow.densities.members[group].sample(n, generator).numpy()
+
+    def log_prob(self, group: int, x: FloatArray) -> FloatArray:
+        """Return log p̂_a of points of model space under the density of one group, (n,)."""
+        import torch
+
+        with torch.no_grad():
+            parts = torch.from_numpy(x).split(ROWS_PER_CHUNK)
+            return torch.cat([self.flow.densities.members[group].log_prob(part) for part in parts]).numpy()
+
+    def inversions(self, Z: pd.DataFrame) -> list[Inversion]:
+        """Decode encoded rows by each group's inverse: all that an adversary who holds the encoders can compute."""
         z, found = np.asarray(Z, dtype=np.float64), []
         for b in range(len(self.flow.encoders)):
             x, log_det = self.flow.decode(z, b)
-            with torch.no_grad():
-                log_p = self.flow.densities.members[b].log_prob(torch.from_numpy(x)).numpy()
+            log_p = self.log_prob(b, x)
             found.append(Inversion(self.codec.names_, self.codec.decode(x), self.codec.values(x), x, log_p, log_det))
         return found

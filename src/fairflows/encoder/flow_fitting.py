@@ -2,76 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
 
-from fairflows.bijection import Bijection, StackedMLP, check_bijection, new_bijection
-from fairflows.density import Density, FlowDensity, GroupDensities, KnownDensity, MixtureDensity
-from fairflows.density.base import FreshNoise, InModelSpace
+from fairflows.bijection import Bijection, StackedMLP, check_bijection
+from fairflows.bijection.couplings import new_bijection
+from fairflows.bijection.turn import Turned, opposed_groups
 from fairflows.encoder.base import label_values
 from fairflows.encoder.fitted_flow import FittedFlow
-from fairflows.encoder.rows import FloatArray, Groups, TrainingRows
-from fairflows.exceptions import DataError, check_count
+from fairflows.encoder.flow_densities import fit_densities
+from fairflows.encoder.rows import Groups, TrainingRows
+from fairflows.exceptions import check_count
 from fairflows.steps import chosen_device
+from fairflows.training.history import LossHistory
 from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, train
 
 if TYPE_CHECKING:
     from fairflows.encoder.fair_flow import FairFlow
 
 _RESTART = 1_000_003  # seeds of restarts are this far apart: users count seeds from 0
-_FEWEST_HELD_OUT = 5  # rows of the smallest group; a smaller table needs all its rows for training
 
 
 def fit_flows(
-    settings: FairFlow,
-    x: FloatArray,
-    log_det: FloatArray,
-    labels: Groups | None,
-    rows: TrainingRows,
-    gammas: Sequence[float],
-    seeds: Sequence[int],
+    settings: FairFlow, labels: Groups | None, rows: TrainingRows, gammas: Sequence[float], seeds: Sequence[int]
 ) -> list[FittedFlow | None]:
     """Train all gammas, seeds and restarts in one run; None stands for a model that diverged."""
     _check_counts(settings)
     device = chosen_device(settings.device)
-    n_groups = len(settings.groups_)
-    held_rows = _hold_out(rows, settings.validation, settings.random_state)
-    fit_part, held_part = (_by_group(x, labels, rows, kept, device) for kept in (~held_rows, held_rows))
-    if settings.fresh_noise:
-        s, width = settings.codec_.grid_points(x)
-        noise = FreshNoise(torch.as_tensor(width, dtype=torch.float32, device=device))
-        fit_part = replace(_by_group(s, labels, rows, ~held_rows, device), noise=noise)
-    training = _training_settings(settings, fit_part.smallest)
-    densities, label_densities, label_numbers = _densities(settings, fit_part)
-    likelihood = None
-    if held_part.smallest:
-        units = [log_det[held_rows & (rows.group == a)].mean() for a in range(n_groups)]
-        likelihood = np.array(densities.score(held_part.x)) + np.array(units)
-
+    fitted = fit_densities(settings, labels, rows, device)
+    training = _training_settings(settings, fitted.rows.smallest)
     starts = [s + _RESTART * r for s in seeds for r in range(settings.n_restarts)]
     gamma, model_seeds = zip(*product(gammas, starts), strict=True)
-    shape = {"n_blocks": settings.n_blocks, "hidden": settings.hidden}
-    bijection = new_bijection(settings.bijection, x.shape[1], n_groups=n_groups, seeds=model_seeds, **shape).to(device)
-    if isinstance(settings.bijection, Bijection):
-        check_bijection(bijection)
+    n_features = fitted.rows.x[0].shape[1]
+    bijection = _new_bijection(settings, n_features, model_seeds, device)
+    if settings.turn and fitted.rows.y is not None:
+        bijection = _turned(bijection, fitted.rows)
     head = None
     if labels is not None:
         n_classes = len(label_values(settings))
-        head = StackedMLP(x.shape[1], settings.head, n_classes, seeds=model_seeds, stream="head").to(device)
+        head = StackedMLP(n_features, settings.head, n_classes, seeds=model_seeds, stream="head").to(device)
+    densities, label_densities = fitted.of_groups, fitted.of_labels
     used = label_densities or densities
-    result = train(bijection, head, used, fit_part, gamma=gamma, seeds=model_seeds, settings=training)
+    result = train(bijection, head, used, fitted.rows, gamma=gamma, seeds=model_seeds, settings=training)
 
-    bijection, densities = bijection.double().cpu(), densities.double().cpu()
-    head = None if head is None else head.double().cpu()
-    label_densities = None if label_densities is None else label_densities.double().cpu()
+    bijection, densities = bijection.cpu().double(), densities.cpu().double()
+    head = None if head is None else head.cpu().double()
+    label_densities = None if label_densities is None else label_densities.cpu().double()
+    gaps = np.array([gap.distance for gap in fitted.gaps]) if fitted.gaps else None
     return [
         None
         if m is None
@@ -80,11 +61,29 @@ def fit_flows(
             None if head is None else head.select(m).requires_grad_(False),
             densities,
             label_densities,
-            label_numbers,
-            likelihood,
+            fitted.label_numbers,
+            fitted.held_out_log_likelihood,
+            gaps,
+            LossHistory(*(losses[:, m].cpu().double().numpy() for losses in (result.task, result.kl, result.joint))),
         )
         for m in _best_restarts(result, settings.n_restarts)
     ]
+
+
+def _new_bijection(settings: FairFlow, n_features: int, seeds: Sequence[int], device: torch.device) -> Bijection:
+    """Return the flows of all models and groups, untrained."""
+    shape = {"n_blocks": settings.n_blocks, "hidden": settings.hidden}
+    bijection = new_bijection(settings.bijection, n_features, n_groups=len(settings.groups_), seeds=seeds, **shape)
+    if isinstance(settings.bijection, Bijection):
+        check_bijection(bijection)
+    return bijection.to(device)
+
+
+def _turned(bijection: Bijection, rows: GroupRows) -> Bijection:
+    """Return the bijection behind the label turn, where a group's classes oppose those of the largest group."""
+    x = rows.x if rows.noise is None else [rows.noise.middle(s) for s in rows.x]
+    opposed = opposed_groups(x, rows.y or [])
+    return Turned.about(x, opposed, bijection) if any(opposed) else bijection
 
 
 def _check_counts(settings: FairFlow) -> None:
@@ -92,67 +91,6 @@ def _check_counts(settings: FairFlow) -> None:
         value = getattr(settings, name)
         if value != "auto" or name in ("n_restarts", "n_blocks"):
             check_count(name, value, least)
-
-
-def _by_group(
-    x: FloatArray, labels: Groups | None, rows: TrainingRows, kept: npt.NDArray[np.bool_], device: torch.device
-) -> GroupRows:
-    """Return the points of model space and the labels of the rows that are kept, by group."""
-    places = [np.flatnonzero(kept & (rows.group == a)) for a in range(int(rows.group.max()) + 1)]
-
-    def parts(values: np.ndarray | None, dtype: torch.dtype) -> list[Tensor] | None:
-        return None if values is None else [torch.as_tensor(values[p], dtype=dtype, device=device) for p in places]
-
-    return GroupRows(parts(x, torch.float32) or [], parts(labels, torch.int64))
-
-
-def _hold_out(rows: TrainingRows, share: float, random_state: int) -> npt.NDArray[np.bool_]:
-    """Return which rows are held out; all rows of a person are, or none."""
-    if not 0 <= share < 1:
-        raise DataError(f"validation must be a share in [0, 1); got {share!r}.")
-    held_rows = np.zeros(len(rows.X), dtype=bool)
-    if share > 0 and np.bincount(rows.group).min() * share >= _FEWEST_HELD_OUT:
-        held_rows[rows.persons.split(share, random_state=random_state)[1]] = True
-    return held_rows
-
-
-def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, GroupDensities | None, tuple[int, ...]]:
-    """Return p̂_a, and where the criterion needs them p̂(x | a, y) with the numbers of their labels."""
-    given, groups = settings.density, settings.groups_
-    if isinstance(given, Mapping):
-        missing = [group for group in groups if group not in given]
-        if missing:
-            raise DataError(f"density must have an entry for every group; there is none for {missing[0]!r}.")
-        given = [given[group] for group in groups]
-    template = list(given) if isinstance(given, list | tuple) else _density(given)
-    if isinstance(template, list):
-        if len(template) != len(groups):
-            raise DataError(f"density must have one entry per group ({len(groups)}); got {len(template)}.")
-        if not all(isinstance(density, Density) and density.n_features == 0 for density in template):
-            if settings.criterion != "demographic_parity":
-                raise DataError("known densities go with criterion='demographic_parity' only.")
-            # They were stated in table units.
-            low, width = (torch.as_tensor(values, dtype=torch.float64) for values in settings.codec_.units_)
-            known = [density if isinstance(density, Density) else KnownDensity(density) for density in template]
-            in_model_space = [InModelSpace(density, low, width, settings.alpha) for density in known]
-            return GroupDensities(in_model_space).to(rows.x[0].device), None, ()
-    fit = partial(GroupDensities.fit, template, rows.x, group_names=groups, random_state=settings.random_state)
-    densities = fit(noise=rows.noise)
-    if settings.criterion == "demographic_parity":
-        return densities, None, ()
-    last = len(label_values(settings)) - 1
-    numbers = (last,) if settings.criterion == "equal_opportunity" else tuple(range(last + 1))
-    return densities, fit(rows.y, of_labels=numbers, noise=rows.noise), numbers
-
-
-def _density(given: object) -> Density:
-    if isinstance(given, Density):
-        return given
-    if given == "mixture":
-        return MixtureDensity()
-    if given == "realnvp" or given == "spline":
-        return FlowDensity(given)
-    raise DataError(f"density must be 'mixture', 'realnvp', 'spline' or a density; got {given!r}.")
 
 
 def _training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:

@@ -17,7 +17,7 @@ import pandas as pd
 from sklearn.utils.validation import check_array, validate_data
 
 from fairflows.encoder.label import Label, LabelsLike
-from fairflows.exceptions import DataError, warn_user
+from fairflows.exceptions import DataError, warn_user_once
 from fairflows.table.columns import Schema, check_kinds, group_numbers, of_one_type, shown, sorted_values
 from fairflows.table.domain import Codes, Domain, Outside, take
 from fairflows.table.frames import TableLike, has_names, materialised, to_pandas
@@ -89,7 +89,7 @@ class Rows:
     def persons_or_fresh(self) -> Persons:
         """Return the persons whose coins the rows get; warn where they are unnamed and the coins fresh."""
         if not self.persons.named:
-            warn_user(FRESH_COINS)
+            warn_user_once(FRESH_COINS)
         return self.persons
 
 

@@ -29,7 +29,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fairflows.bijection import BijectiveMap, StackedMLP
+from fairflows.bijection import StackedMLP
+from fairflows.bijection.base import BijectiveMap
 from fairflows.density import GroupDensities
 
 MOST_COMPARED = 4

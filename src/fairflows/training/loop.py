@@ -10,7 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fairflows.bijection import Bijection, StackedMLP, generator_of
+from fairflows.bijection import Bijection, StackedMLP
+from fairflows.bijection.networks import generator_of
 from fairflows.bounds.arguments import checked_draws
 from fairflows.density import GroupDensities
 from fairflows.density.base import FreshNoise
@@ -31,7 +32,7 @@ from fairflows.training.algorithm1 import (
     without_kl,
 )
 
-_DECODED_AT_A_TIME = 2**16
+_DECODED_AT_A_TIME = 2**14
 _STEPS_AT_ONCE = 32  # whose batches are drawn together: few enough that memory grows with the batch only
 
 
@@ -355,7 +356,7 @@ def log_density_table(bijection: Bijection, densities: GroupDensities, n: int, g
     """
     most = max(1, _DECODED_AT_A_TIME // densities.n_groups**2)  # draws that all groups decode at a time
     sizes = [min(most, n - start) for start in range(0, checked_draws(n, densities.n_groups), most)]
-    return torch.cat([_log_densities(bijection, densities, size, generator).double().cpu() for size in sizes], dim=1)
+    return torch.cat([_log_densities(bijection, densities, size, generator).cpu().double() for size in sizes], dim=1)
 
 
 def _log_densities(bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator) -> Tensor:

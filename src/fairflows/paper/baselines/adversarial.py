@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from fairflows.bijection import StackedMLP, augment
+from fairflows.bijection import StackedMLP
+from fairflows.bijection.networks import augment
 from fairflows.encoder.base import Traits
 from fairflows.exceptions import check_choice
 from fairflows.paper.baselines.neural import (

@@ -19,7 +19,8 @@ from scipy.stats import norm
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from fairflows.bijection import StackedMLP, generator_of
+from fairflows.bijection import StackedMLP
+from fairflows.bijection.networks import generator_of
 from fairflows.encoder.base import Rows
 from fairflows.paper.baselines.neural import (
     BaselineBatch,

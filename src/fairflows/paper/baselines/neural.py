@@ -20,7 +20,8 @@ from sklearn.base import clone
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fairflows.bijection import Stacked, StackedMLP, generator_of
+from fairflows.bijection import StackedMLP
+from fairflows.bijection.networks import Stacked, generator_of
 from fairflows.encoder.base import EncodedColumns, Encoder, FloatArray, Traits, begin_fit, label_values
 from fairflows.encoder.label import LabelsLike
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows

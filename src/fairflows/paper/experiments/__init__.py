@@ -55,6 +55,10 @@ EXPERIMENTS = {
     "table-5": ("trade_offs.run_base_rates", "Base rates on Crime, and what they cost"),
     "recourse": ("applications.run_recourse", "What would have turned a rejection on Law School"),
     "transfer": ("applications.run_transfer", "An encoder for one label, reused for others, on Health"),
+    "honest-front": (
+        "honest_front.run_honest_front",
+        "Bounds that stand up to attack: three ways to fit five datasets",
+    ),
     "certificates": (
         "certificates.run_true_bounds",
         "Bounds for the true distribution: ours and FARE's, as rows and cells grow",
@@ -62,6 +66,7 @@ EXPERIMENTS = {
 }
 """Where each is (module and function, imported when it runs: listing must not import torch), and what it shows."""
 CHAINS = (
+    ("honest-front",),
     ("figure-4a", "figure-5", "table-5"),
     ("table-1",),
     ("figure-6",),

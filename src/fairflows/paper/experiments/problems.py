@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from operator import itemgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -116,6 +116,8 @@ def at_hand(makers: Mapping[str, Callable[[], Made]]) -> tuple[dict[str, Made], 
     return made, notes
 
 
+AS_PUBLISHED: dict[str, Any] = {"smoothing": 0.0, "turn": False}
+"""Settings that the paper does not have."""
 CONTINUOUS_GAMMAS = (0.0, 0.02, 0.1, 0.2, 0.9)
 
 
@@ -132,6 +134,7 @@ def crime() -> Problem:
         ramp_epochs=50,
         dequantise=False,
         validation=0.01,
+        **AS_PUBLISHED,
     )
     return Problem("Crime", datasets.load_crime, CONTINUOUS_GAMMAS, encoder, adversary_epochs=60)
 
@@ -144,7 +147,7 @@ def law() -> Problem:
         batch_size=128,
         ramp_epochs=50,
         validation=0.01,
-        fresh_noise=True,
+        **AS_PUBLISHED,
     )
     gammas = (0.0, 0.001, 0.02, 0.1, 0.9)
     return Problem("Law School", datasets.load_law_school, gammas, encoder, adversary_epochs=100)
@@ -167,7 +170,7 @@ def health() -> Problem:
         learning_rate=0.001,
         weight_decay=0.0,
         validation=0.2,
-        fresh_noise=True,
+        **AS_PUBLISHED,
     )
     return Problem("Health", datasets.load_health, (0.0, 0.05, 0.1, 0.5, 0.95), encoder, adversary_epochs=80)
 

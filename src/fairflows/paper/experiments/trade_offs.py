@@ -14,7 +14,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fairflows.bijection import Bijection, NeuralSpline, StackedMLP, apply_networks, augment
+from fairflows.bijection import Bijection, NeuralSpline, StackedMLP
+from fairflows.bijection.networks import apply_networks, augment
 from fairflows.bounds import error_lower_bound
 from fairflows.density import FlowDensity, MixtureDensity
 from fairflows.paper.experiments.outcome import COLOURS, Outcome, Setting, draw_frontiers, frontier_figure, new_figure

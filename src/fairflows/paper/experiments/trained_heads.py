@@ -10,7 +10,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fairflows.bijection import StackedMLP, generator_of
+from fairflows.bijection import StackedMLP
+from fairflows.bijection.networks import generator_of
 from fairflows.codec import one_hot
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_matching import FairMatching, cells_of_encoded

@@ -1,0 +1,38 @@
+"""The losses of one model over its training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Losses = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LossHistory:
+    """Mean losses of every epoch, (epochs,): of the task, of the divergence between the groups, and both as trained.
+
+    While γ rises the joint loss changes with it.
+    """
+
+    task: Losses  # L_clf; zero without a label
+    kl: Losses  # L_KL, an estimate; below zero it is the noise of a batch
+    joint: Losses  # L = γ·L_KL + (1 − γ)·L_clf, or Chebyshev's
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per epoch."""
+        frame = pd.DataFrame({"task": self.task, "KL": self.kl, "joint": self.joint})
+        return frame.rename_axis("epoch")
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the losses against the epoch."""
+        frame = self.to_frame()
+        frame.index += 1
+        return frame.plot(ax=ax, xlabel="epoch", ylabel="mean loss", lw=1)
