@@ -26,7 +26,10 @@ class Browser:
         )
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
         options = {"args": arguments, "binary": shutil.which("chromium")}
-        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"} | ({"performance": "ALL"} if network else {})}
+        wanted = {
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL"} | ({"performance": "ALL"} if network else {}),
+        }
         for attempt in range(100):
             try:
                 made = self._send("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})

@@ -90,7 +90,9 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("name", ["german", *(pytest.param(n, marks=pytest.mark.slow) for n in TABLES if n != "german")])
+@pytest.mark.parametrize(
+    "name", ["german", *(pytest.param(n, marks=pytest.mark.slow) for n in TABLES if n != "german")]
+)
 def test_from_a_file_to_a_released_table_by_mouse(name, browser, address, tmp_path):
     """Every screen shows without an error, sticks out nowhere, and asks for nothing but the page's own address."""
     write, roles = TABLES[name]

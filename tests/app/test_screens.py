@@ -97,7 +97,9 @@ def test_all_problems_at_once_with_their_remedies(page):
     for button in ("Leave these rows out", "Leave name out", "id names the person", "Leave copy out"):
         change = re.search(rf'value="([^"]*)">{re.escape(button)}<', found.text)
         assert change, button
-        roles |= dict(re.findall(r'<select name="(role [^"]*)"[^>]*>(?:(?!</select>).)*value="(\w+)" selected', found.text, re.S))
+        roles |= dict(
+            re.findall(r'<select name="(role [^"]*)"[^>]*>(?:(?!</select>).)*value="(\w+)" selected', found.text, re.S)
+        )
         found = page.post(f"{work}/columns", roles | {"do": unescape(change[1])})
     assert not re.search(r'value="next" disabled', found.text), text_of(found)
     kept = next(iter(page.desk.works.values()))
@@ -134,6 +136,7 @@ def test_two_tables_are_not_mixed_up(page):
     assert "2.csv" in page.get(f"{other}/columns").text
 
 
+@pytest.mark.filterwarnings("ignore:.* tasks? ha.* been successfully executed")
 def test_a_run_is_cancelled(page):
     work = page.work("people.csv", as_csv(people(3000)))
     page.post(f"{work}/columns", {"role sex": "sensitive"})

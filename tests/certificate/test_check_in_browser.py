@@ -48,6 +48,7 @@ def folders(tmp_path_factory):
     share(people(0, 700), quick=True, target=0.4).save(place / "rows")
     share(people(1, 2500), quick=True, target=0.4, method="cells", output="cell").save(place / "cells")
     share(several, quick=True, target=0.4, output="cell").save(place / "several")
+    share(people(4, 300, most=4), quick=True, target=0.6).save(place / "panels")
     share(odd_people(), quick=True, target=0.6, about=About(valid_until="2999-12-31")).save(place / "odd")
     return place
 
@@ -100,14 +101,14 @@ def one_column_more(data, rng):
 DAMAGES = [flipped, cut_off, swapped, another_form, another_form, one_value_changed, one_column_more]
 
 
-@pytest.mark.parametrize("n", [40, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [15, pytest.param(500, marks=pytest.mark.slow)])
 def test_it_agrees_with_the_command(n, browser, folders, tmp_path):
     """True and damaged pairs of a certificate and a file; every line has the same verdict."""
     rng, counted = random.Random(n), dict.fromkeys(["passed", "failed", "refused"], 0)
     different = []
     browser.open(folders / "odd" / "report-public.html", 1200)
     for number in range(n):
-        folder = folders / rng.choice(["rows", "cells", "several", "odd"])
+        folder = folders / rng.choice(["rows", "cells", "several", "odd", "panels"])
         certificate, table = (folder / name for name in ("certificate.json", "shared.csv"))
         damaged = rng.choice([certificate, certificate, table, table, None])
         paths = {each: tmp_path / f"{number}-{each.name}" for each in (certificate, table)}
@@ -124,7 +125,7 @@ def test_it_agrees_with_the_command(n, browser, folders, tmp_path):
         kind = python if isinstance(python, str) else "failed" if any(v == "FAILED" for _, v in python) else "passed"
         counted[kind] += 1
     assert not different, f"{different}, {counted}"
-    assert all(count > n / 20 for count in counted.values())
+    assert all(count > n / 50 for count in counted.values())
 
 
 def shown(browser, page, *files):

@@ -16,13 +16,16 @@ from fairflows.exceptions import DataError
 from fairflows.release.rules import proposed_rules
 from fairflows.report.numbers import number, percent
 from fairflows.table.columns import has_order, infer_kind, shown
+from fairflows.table.names import columns_of_own_values, numbers_like_names
 from fairflows.table.prospects import check_groups, find_names, find_problems
 from fairflows.table.table import Table
 
 _BARS = 12
 _FREQUENT = 5
-_REMEDY = re.compile(r"\b(drop|identifier|merge_small)=(\[.*?\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+)")
-_IN_BRACKETS = re.compile(r"\s*\((?:drop|identifier|merge_small|missing_\w+)=[^()]*\)")
+_REMEDY = re.compile(
+    r"\b(drop|identifier|keep_numbers|merge_small)=(\[.*?\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+)"
+)
+_IN_BRACKETS = re.compile(r"\s*\((?:drop|identifier|household|keep_numbers|merge_small|missing_\w+)=[^()]*\)")
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,16 @@ def findings_of(work: Work) -> tuple[list[Finding], list[str], Table | None]:
             "missing_group": "drop" if work.missing_group == "error" else work.missing_group,
             "missing_label": "drop" if work.missing_label == "error" else work.missing_label,
         }
-        roles = [name for role in ("sensitive", "label", "person", "out") for name in work.named(role)]
+        roles = [name for name, role in work.roles.items() if role not in ("time", "number")]
         names = find_names(work.frame, roles)
         found += [Finding(text, [_leave_out([name]), _person(name)], stops=True) for name, text in names.items()]
         table = work.table(**instead, drop=[*work.named("out"), *names])
     except DataError as error:
         return [*found, Finding(str(error), stops=True)], [], None
-    found += [Finding(_IN_BRACKETS.sub("", text), _remedies(text)) for text in find_problems(table)]
+    own = columns_of_own_values(table)
+    found += [Finding(_IN_BRACKETS.sub("", text), [_leave_out([name])]) for name, text in own.items()]
+    stopping = {text for text, stops in numbers_like_names(table) if stops}
+    found += [Finding(_IN_BRACKETS.sub("", text), _remedies(text), text in stopping) for text in find_problems(table)]
     try:
         check_groups(table)
     except DataError as error:
@@ -135,6 +141,8 @@ def _remedies(text: str) -> list[tuple[str, dict[str, Any]]]:
             found.append(_leave_out(given))
         elif name == "identifier":
             found.append(_person(given))
+        elif name == "keep_numbers":
+            found.append((f"{', '.join(given)} is a measurement", {"roles": dict.fromkeys(given, "number")}))
         else:
             found.append((f"Merge groups under {given:,} persons", {"merge_small": given}))
     return found

@@ -13,6 +13,7 @@ from fairflows.bounds.planning import CellPlan, plan_cells
 from fairflows.report import verdict, worth_words
 from fairflows.result import Shared
 from fairflows.table.columns import has_order, places_in, shown
+from fairflows.table.panels import Panels
 from fairflows.table.table import Table
 
 TARGETS = [round(0.02 + 0.01 * i, 2) for i in range(29)]
@@ -27,31 +28,27 @@ def of_100(distance: float) -> str:
     return f"{rounded_up(50 * (1 + distance), 0)} of 100 instead of 50"
 
 
-def persons_of(table: Table) -> tuple[tuple[float, ...], tuple[float, ...] | None]:
-    """Return the persons of each group of equal weight, and those that a tree is matched by, as `plan_cells` has it."""
-    group, K = table.group_numbers(table.groups), len(table.groups)
-    n = table.persons.equal_weight(group, K)
-    is_one_row_each = table.persons.n == len(table)
-    matched = None if is_one_row_each else table.persons.accepted_share * table.persons.count_by(group, K)
-    return tuple(n.tolist()), None if matched is None else tuple(matched.tolist())
+def _persons_of(table: Table) -> tuple[int, ...]:
+    """Return the number of persons of each group."""
+    units = Panels.of(table) if table.has_histories else table
+    return tuple(units.group_sizes(units.groups).tolist())
 
 
 @lru_cache(maxsize=512)
-def _plan(n: tuple[float, ...], target: float | None, matched: tuple[float, ...] | None) -> CellPlan | None:
-    return plan_cells(n, target, _DELTA, n_matched=matched)
+def _plan(n: tuple[int, ...], target: float | None) -> CellPlan | None:
+    return plan_cells(n, target, _DELTA)
 
 
 def default_target(table: Table) -> float | None:
     """Return the target that `share` takes by itself; None where no target allows two cells."""
-    n, matched = persons_of(table)
-    plan = _plan(n, None, matched)
+    plan = _plan(_persons_of(table), None)
     return None if plan is None else plan.target
 
 
 def outlook(table: Table, target: float) -> list[str]:
     """Say what can be stated with a target, before anything is fitted."""
-    n, matched = persons_of(table)
-    plan, pair = _plan(n, target, matched), "" if len(n) == 2 else ", of the worst pair of groups"
+    n = _persons_of(table)
+    plan, pair = _plan(n, target), "" if len(n) == 2 else ", of the worst pair of groups"
     if plan is None:
         return [f"Nothing can be promised within {target:g}: there are too few persons for two cells."]
     to_come = "Persons to come: nothing will be said; there are too few persons for that."

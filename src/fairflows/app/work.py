@@ -26,7 +26,10 @@ ROLES = {
     "feature": "shared",
     "sensitive": "sensitive",
     "label": "label",
-    "person": "person or household",
+    "person": "person",
+    "household": "household",
+    "time": "time",
+    "number": "measurement",
     "out": "left out",
 }
 """The roles of a column, and their names on the page."""
@@ -92,15 +95,20 @@ class Work:
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters of `Table`."""
-        sensitive, labels, persons = (self.named(role) for role in ("sensitive", "label", "person"))
+        sensitive = self.named("sensitive")
         if not sensitive:
             raise DataError("Choose the sensitive column: the group that shared rows must not tell.")
-        if len(persons) > 1:
-            raise DataError(f"One column names the person or household; {' and '.join(persons)} are chosen.")
+        one = {role: next(iter(self.named(role)), None) for role in ("person", "household", "time")}
+        for role in one:
+            if len(names := self.named(role)) > 1:
+                raise DataError(f"One column has the role {role}; {' and '.join(names)} are chosen.")
         return {
             "sensitive": sensitive if len(sensitive) > 1 else sensitive[0],
-            "label": labels or None,
-            "identifier": persons[0] if persons else None,
+            "label": self.named("label") or None,
+            "identifier": one["person"],
+            "household": one["household"],
+            "time": one["time"],
+            "keep_numbers": self.named("number"),
             "drop": self.named("out"),
             "merge_small": self.merge_small,
             "missing_group": self.missing_group,
@@ -119,7 +127,7 @@ class Work:
                 return
             table, target, quick = self.table(), self.target, self.quick
             self.run = Run(1 if self.run is None else self.run.number + 1)
-            self.run.start(lambda: share(table, target=target, rules=rules, quick=quick))
+            self.run.start(lambda: share(table, target=target, rules=rules, find_rules=False, quick=quick))
 
     @contextmanager
     def _noting(self) -> Iterator[None]:

@@ -225,10 +225,9 @@ function readCertificate(text, schema) {
     if (!FOUND_BY[s.about].includes(s.by)) throw new Error(`it cannot state ${s.about} by ${s.by}`);
     if ((s.about === "density") !== (s.group !== null)) throw new Error(`it states ${s.about} of the group ${s.group}`);
   }
-  const until = certificate.about.valid_until, day = new Date(until);
-  if (until !== "until refuted" && !(day.getTime() === day.getTime() && day.toISOString().slice(0, 10) === until)) {
-    throw new Error(`${until} is not a day`);
-  }
+  const isDay = (text) => !Number.isNaN(Date.parse(text)) && new Date(text).toISOString().slice(0, 10) === text;
+  const until = certificate.about.valid_until, wrong = [certificate.issued, until].find((text) => !isDay(text));
+  if (wrong !== undefined && wrong !== "until refuted") throw new Error(`${wrong} is not a day`);
   return certificate;
 }
 
@@ -297,18 +296,18 @@ function* checkStatements(c) {
     if (wrongError) return;
   }
   for (const s of c.statements) {
-    if (s.about === "table") yield* compared(s, tableStatement(s.counts, s.persons), 0);
-    else if (s.by === "blocks") yield* compared(s, blocksStatement(s), TOLERANCE_OF_DRAWS);
-    else if (s.about === "population") yield* compared(s, heldOutStatement(s), 0);
+    if (s.about === "table") yield* compared(c, s, tableStatement(s.counts, s.persons), 0);
+    else if (s.by === "blocks") yield* compared(c, s, blocksStatement(s), TOLERANCE_OF_DRAWS);
+    else if (s.about === "population") yield* compared(c, s, heldOutStatement(s), 0);
   }
   const status = statusOf(c), unmet = c.statements.find((s) => s.met !== isMet(s, c.target));
   if (status !== c.status) yield result("status", "FAILED", `The bounds make it ${status}; it says ${c.status}.`);
-  else if (unmet) yield result("status", "FAILED", `It says met = ${unmet.met} of ${saidOf(unmet)}, which is wrong.`);
+  else if (unmet) yield result("status", "FAILED", `It says met = ${unmet.met} of ${saidOf(unmet, c)}, which is wrong.`);
   else yield result("status", "ok", `${status} follows from the bounds.`);
 }
 
-function* compared(stated, again, ofDraws) {
-  const about = saidOf(stated), gap = Math.abs(stated.distance - again.distance);
+function* compared(c, stated, again, ofDraws) {
+  const about = saidOf(stated, c), gap = Math.abs(stated.distance - again.distance);
   const isClose = gap <= Math.max(TOLERANCE, ofDraws * Math.max(stated.distance, again.distance));
   const within = ofDraws ? `, within ${100 * ofDraws} % because it is found by random draws` : "";
   const known = stated.known_half === null ? "" : `; with half of the groups known Δ ≤ ${again.known_half.toFixed(6)}`;
@@ -324,8 +323,9 @@ const find = (c, about) => c.statements.find((s) => s.about === about && s.law =
 const headlineOf = (c) => find(c, "table") ?? find(c, "population");
 const isWithin = (s, met) => (met === null ? s.distance < 1 : met);
 
-function saidOf(s) {
-  const about = s.about === "population" ? `a random ${s.law}` : `${s.about}, a random ${s.law}`;
+function saidOf(s, c) {
+  const unit = c.released === "panel" ? "all rows of a random person" : `a random ${s.law}`;
+  const about = s.about === "population" ? unit : `${s.about}, ${unit}`;
   return s.given === null ? about : `${about} given label ${s.given}`;
 }
 
@@ -348,7 +348,7 @@ function faultOfCounts(c) {
   const groups = Object.keys(c.n), sameNumbers = (n) => same(Object.entries(n).sort(), Object.entries(c.n).sort());
   for (const s of c.statements) {
     const fault = faultOfStatement(s, c, groups, sameNumbers);
-    if (fault) return `${fault} (${saidOf(s)}).`;
+    if (fault) return `${fault} (${saidOf(s, c)}).`;
   }
   const heldOut = c.statements.filter((s) => s.by === "held-out"), given = heldOut.filter((s) => s.given !== null);
   const every = heldOut.find((s) => s.law === "row" && s.given === null);
@@ -527,7 +527,7 @@ async function contentsDigest({ header, rows }, kinds) {
 
 async function* checkFile(c, { name, bytes }, hasCounts) {
   const found = hex(await sha256(bytes)), named = Object.keys(c.released_files).find((file) => c.released_files[file] === found);
-  const isCsv = /\.(csv|tsv|txt|data)(\.gz)?$/i.test(name), another = "It is not the table that was certified";
+  const isCsv = /\.(csv|tsv|txt|data)(\.gz)?$/i.test(name);
   let table = null, wrong = "", file;
   try {
     if (isCsv) table = await readCsv(name, bytes, Object.keys(c.contents?.kinds ?? Object.fromEntries(c.columns.map((column) => [column, ""]))));
@@ -538,8 +538,12 @@ async function* checkFile(c, { name, bytes }, hasCounts) {
   else if (!c.contents && name in c.released_files) file = result("file", "FAILED", `It is not the '${name}' that was released: it was changed or replaced.`);
   else if (!c.contents) file = result("file", "UNKNOWN", "No list names it. That it comes from the same model is only claimed.");
   else if (!isCsv) file = result("file", "UNKNOWN", "It is another file than the certificate names, and this page compares the values of CSV files alone.");
-  else file = await compareContents(c, table, wrong, another);
+  else file = await compareContents(c, table, wrong);
   yield file;
+  if (named && c.contents && isCsv) {
+    const again = await compareContents(c, table, wrong, "");
+    if (again.verdict === "FAILED") return yield { ...again, what: "contents" };
+  }
   if (table) yield checkColumns(table.header, c);
   else if (file.verdict !== "FAILED") yield result("columns", "UNKNOWN", `This page cannot read the columns${wrong && `: ${wrong}`}.`);
   const headline = headlineOf(c);
@@ -547,38 +551,43 @@ async function* checkFile(c, { name, bytes }, hasCounts) {
   if (!headline || !c.counted_file || file.verdict !== "ok" || !table) {
     return yield result("histogram", "note", "Not compared with the counts: its rows are not exactly those that were counted.");
   }
-  const difference = differenceFromCounts(table, headline);
+  const difference = differenceFromCounts(table, headline, c);
   yield result("histogram", difference ? "FAILED" : "ok", difference || "Its rows are as many as were counted, in each cell where it gives them.");
 }
 
-async function compareContents(c, table, wrong, another) {
+/** Compare the values in a file with those that the certificate states. */
+async function compareContents(c, table, wrong, another = "It is not the table that was certified") {
+  const fail = (reason) => result("file", "FAILED", `${another || "The certificate states other contents of it"}: ${reason}.`);
+  if (wrong) return fail(wrong);
   try {
-    if (wrong) throw new Error(wrong);
-    if ((await contentsDigest(table, c.contents.kinds)) === c.contents.sha256) {
-      const [name] = Object.keys(c.released_files);
-      const held = name === undefined ? "what the certificate states" : `what '${name}' holds, which the certificate names`;
-      return result("file", "ok", `It holds ${held}, in another form.`);
-    }
+    const n = table.rows.length, isSame = (await contentsDigest(table, c.contents.kinds)) === c.contents.sha256;
+    if (isSame && (n === c.contents.rows || another)) return result("file", "ok", "It holds what the certificate states, in another form.");
+    return fail(n === c.contents.rows ? "a value in it is another one" : `it has ${n} rows; ${c.contents.rows} were released`);
   } catch (error) {
-    return result("file", "FAILED", `${another}: ${error.message}.`);
+    return fail(error.message);
   }
-  const n = table.rows.length, rows = `it has ${n.toLocaleString("en")} rows; ${c.contents.rows.toLocaleString("en")} were released`;
-  return result("file", "FAILED", `${another}: ${n === c.contents.rows ? "a value in it is another one" : rows}.`);
 }
 
 function checkColumns(header, c) {
   const sensitive = header.find((name) => c.sensitive.includes(name) && !c.columns.includes(name));
   const other = header.find((name) => !c.columns.includes(name)), lacking = c.columns.find((name) => !header.includes(name));
   if (sensitive !== undefined) return result("columns", "FAILED", `It holds the sensitive column '${sensitive}': it is not a released file.`);
+  if (new Set(c.columns).size < c.columns.length || (c.released === "cell" && !c.columns.includes("cell"))) {
+    return result("columns", "FAILED", `No released ${c.released} has the columns ${c.columns.join(", ")}.`);
+  }
   if (other !== undefined) return result("columns", "FAILED", `It holds the column '${other}', which no released row has.`);
   if (lacking !== undefined) return result("columns", "FAILED", `It lacks the column '${lacking}', which every released row has.`);
   return result("columns", "ok", "It has the columns of a released row, and no others.");
 }
 
-function differenceFromCounts({ header, rows }, { about, counts }) {
-  const counted = counts ? sum(Object.values(counts.n)) : 0;
-  if (rows.length !== counted) return `It has ${rows.length} rows; ${counted} were counted.`;
-  if (!same(header, ["cell"])) return about === "table" ? "" : "It has no column 'cell', but cells were counted.";
+function differenceFromCounts({ header, rows }, { about, counts }, c) {
+  const counted = counts ? sum(Object.values(counts.n)) : 0, isPanel = c.released === "panel";
+  const persons = new Set(rows.map((row) => row[header.indexOf("person")]));
+  if (isPanel && !header.includes("person")) return "It has no column 'person', but persons were counted.";
+  if (isPanel && persons.size !== counted) return `It has ${persons.size} persons; ${counted} were counted.`;
+  if (!isPanel && rows.length !== counted) return `It has ${rows.length} rows; ${counted} were counted.`;
+  const hasCells = c.released === "cell" && same(header, ["cell"]);
+  if (!hasCells) return about === "table" ? "" : "It has no column 'cell', but cells were counted.";
   const found = new Map(), in_ = (j) => sum(Object.values(counts.counts).map((row) => row[j]));
   for (const [cell] of rows) found.set(canonical(cell, "whole numbers"), (found.get(canonical(cell, "whole numbers")) ?? 0) + 1);
   const different = counts.cells.filter((cell, j) => (found.get(String(cell)) ?? 0) !== in_(j));
