@@ -14,6 +14,7 @@ from fairflows.bounds.derived import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
     from matplotlib.axes import Axes
     from rich.progress import Progress
 
@@ -106,13 +107,15 @@ def _bars(*, transient: bool = False) -> Progress:
     return Progress(*shown, console=console, transient=transient, redirect_stdout=is_read)
 
 
-def html_card(heading: str, *parts: CardPart, badge: tuple[str, str] | None = None) -> str:
+def html_card(
+    heading: str, *parts: CardPart, badge: tuple[str, str] | None = None, picture: Markup | None = None
+) -> str:
     """Return a result as HTML for a notebook, without scripts or style sheets, and with all text escaped.
 
     The parts are sentences, lists of sentences, and lists of names with a text; the badge is a word to put before the
-    heading, white on the colour that comes with it.
+    heading, white on the colour that comes with it; the picture, which is SVG, comes below the heading.
     """
-    return _template().render(heading=heading, parts=parts, badge=badge)
+    return _template().render(heading=heading, parts=parts, badge=badge, picture=picture or "")
 
 
 @cache
@@ -143,6 +146,16 @@ class Bound:
         return f"≥ {rounded_down(self.value, 3)}" if self.colour == ATTACK else f"≤ {rounded_up(self.value, 3)}"
 
 
+def axes_of(ax: Axes | None, width: float, height: float) -> Axes:
+    """Return the axes that are given, else those of a new figure of this size."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    axes: Axes = plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return axes
+
+
 def draw_bounds(
     bounds: Sequence[Bound], axes: Axes | None = None, *, target: float | None = None, percent: bool = False
 ) -> Axes:
@@ -151,10 +164,7 @@ def draw_bounds(
     Lower bounds point to the right, from where the truth begins; upper ones are bars that end at a mark. With `percent`
     there is a second scale above, of (1 + Δ)/2 in percent.
     """
-    if axes is None:
-        import matplotlib.pyplot as plt
-
-        axes = plt.subplots(figsize=(6.5, 1.3 + 0.28 * len(bounds)), layout="constrained")[1]
+    axes = axes_of(axes, 6.5, 1.3 + 0.28 * len(bounds))
     end = min(1.0, max(0.1, 1.25 * max([bound.value for bound in bounds] + [target or 0])))
     for i, bound in enumerate(reversed(bounds)):
         value, colour = bound.value, bound.colour

@@ -188,7 +188,7 @@ def test_the_first_box_says_who_issues_it_for_what_and_until_when(public):
         re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", first_box(Report(short(certificate=stated)).to_html(public=public)))
     )
     assert lines == {
-        "issued": "2026-03-01", "issuer": "Office of Statistics", "contact": "data@office.example",
+        "target": "at most 55.0 of 100 guesses between two groups are right (Δ ≤ 0.1)", "issued": "2026-03-01", "issuer": "Office of Statistics", "contact": "data@office.example",
         "purpose": "teaching", "recipient": "students, who know nobody in it", "population": "2024, Ulm, the register",
         "valid until": "2027-12-31",
     }  # fmt: skip

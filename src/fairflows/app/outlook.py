@@ -11,6 +11,7 @@ import pandas as pd
 from fairflows.bounds.derived import rounded_up
 from fairflows.bounds.planning import CellPlan, plan_cells
 from fairflows.report import verdict, worth_words
+from fairflows.report.people import guesses_of_100, headline, people_svg
 from fairflows.result import Shared
 from fairflows.table.columns import has_order, places_in, shown
 from fairflows.table.panels import Panels
@@ -66,13 +67,11 @@ def result(shared: Shared, table: Table) -> dict[str, Any]:
     """Return what the Result screen shows."""
     c, contents = shared.certificate, shared.report.contents
     before = contents["before"]
-    stated = c.find("table") or c.find("population")
-    bars = [("before, by our best adversary", None if before is None else 100 * before["balanced_accuracy"])]
-    bars += [("after, at most", None if stated is None else 50 * (1 + stated.distance)), ("by a coin", 50.0)]
     useful = contents["usefulness"]
     rows = useful["rows"] if useful else None
     return {
-        "bars": [(name, float(rounded_up(value, 1))) for name, value in bars if value is not None],
+        "headline": headline(c, before),
+        "people": people_svg(guesses_of_100(c, before)),
         "light": verdict.light(c),
         "verdict": verdict.verdict(c),
         "leaving out": verdict.leaving_out_would_do(c, before),

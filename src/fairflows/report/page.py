@@ -27,6 +27,7 @@ from fairflows.certificate.certificate import Certificate
 from fairflows.display import MODEL
 from fairflows.encoder.base import Model
 from fairflows.report import assumptions, numbers, statement_words, table_words, verdict, worth_words
+from fairflows.report.people import guesses_of_100, headline, people_svg
 from fairflows.report.pictures import bounds_of
 from fairflows.report.public import public_contents
 from fairflows.table.columns import is_continuous, sorted_values
@@ -69,6 +70,8 @@ class Report:
             worth_words=worth_words,
             assumptions=assumptions,
             bounds=bounds,
+            headline=headline(certificate, self.contents.get("before")),
+            people=people_svg(guesses_of_100(certificate, self.contents.get("before"))),
             command=shlex.join(command),
             checker=_checker(certificate) if public and certificate.released_files else None,
         )
