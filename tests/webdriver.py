@@ -52,9 +52,9 @@ class Browser:
         self.resize(width)
         self.go(path.resolve().as_uri())
 
-    def resize(self, width, scheme="light") -> None:
+    def resize(self, width, scheme="light", height=1200) -> None:
         """Take a viewport of this width, and light or dark colours."""
-        metrics = {"width": width, "height": 1200, "deviceScaleFactor": 1, "mobile": width < 600}
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.command("Emulation.setDeviceMetricsOverride", **metrics)
         self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 

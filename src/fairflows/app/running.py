@@ -64,7 +64,8 @@ class Run:
 
     def _run(self, work: Callable[[], Shared]) -> None:
         try:
-            self._hear("waiting for another run", None, None)
+            if _one_at_a_time.locked():
+                self._hear("waiting for another run", None, None)
             with _one_at_a_time, listening(self._hear):
                 self.shared = work()
         except CancelledError:
