@@ -9,7 +9,7 @@ import warnings
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replace_
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pandas as pd
 from msgspec import Meta
@@ -31,6 +31,7 @@ from fairflows.exports import EXPORTED, export_files
 from fairflows.release.release import Release
 from fairflows.report import statement_words, table_words
 from fairflows.report.page import Report
+from fairflows.report.people import draw_people, guesses_of_100, people_svg
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import BatchFindings, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
@@ -42,6 +43,9 @@ from fairflows.table.json_text import read_as, read_document
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
 from fairflows.worth.usefulness import Usefulness
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Kind = Literal["csv", "parquet"]
 RUN, MODEL, FORMAT = "run.json", "model", 1
@@ -286,6 +290,20 @@ class Shared:
         digests = {**certificate.released_files, "report-public.html": public}
         return texts | export_files(certificate, self.table, name, n_rows, digests)
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw of 100 guesses of the group those that are right: before, after, and by a coin.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Axes to draw on; a new figure when not given.
+        """
+        return draw_people(self._guesses, ax)
+
+    @property
+    def _guesses(self) -> list[tuple[str, float]]:
+        return guesses_of_100(self.certificate, self.report.contents["before"])
+
     def __repr__(self) -> str:
         return table_words.shared_text(self)
 
@@ -293,7 +311,7 @@ class Shared:
         parts = [part for name, texts in table_words.sections(self) for part in (f"{name}:", texts)]
         return html_card(
             statement_words.meaning(self.certificate), table_words.question(self), table_words.guesses(self), *parts,
-            badge=statement_words.badge(self.certificate),
+            badge=statement_words.badge(self.certificate), picture=people_svg(self._guesses),
         )  # fmt: skip
 
 

@@ -142,6 +142,13 @@ def check_record() -> None:
             pass
 
 
+def recorded_releases() -> list[dict[str, Any]]:
+    """Return the user's recorded releases, latest first: the date, the file, and which release of its rows it is."""
+    with open_records(RELEASES) as (folder, key):
+        facts = [_read(path, key)[0] for path in sorted(folder.glob("*.npz"), reverse=True)]
+    return [dict(zip(_FACTS, each, strict=True)) for each in facts]
+
+
 @contextmanager
 def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: Path) -> Iterator[int]:
     """Count a release of rows, and record it if the block, in which its file takes its place, ends well.

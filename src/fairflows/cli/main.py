@@ -221,6 +221,27 @@ def _print_shared(shared: Shared, out: Path, kind: Kind) -> None:
     typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
 
 
+@app.command(name="app")
+def page(
+    file: Annotated[Path | None, typer.Argument(help="CSV, Excel or Parquet file.", show_default=False)] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; by default a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
+) -> None:
+    """Share and check tables on a page in the browser. Nothing leaves this machine.
+
+    Needs the extra: pip install "fairflows[app]"
+
+    Example: `fairflows app loans.csv`
+    """
+    try:
+        from fairflows.app.server import serve
+    except ImportError as error:
+        raise DataError(f"the page needs {error.name}: pip install 'fairflows[app]'.") from None
+    if file is not None and not file.is_file():
+        raise DataError(f"{file}: there is no such file.")
+    serve(file, port=port, browser=browser, say=typer.echo)
+
+
 @app.command()
 @with_group(Reading)
 def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
