@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 KERNEL_TESTS := tests/contracts/test_bijections.py tests/contracts/test_densities.py tests/encoder/test_flow.py \
 	tests/encoder/test_matching.py tests/training/test_training.py tests/test_storage.py tests/stream
 
-.PHONY: demo test test-all test-kernels test-engines test-standards test-mutants test-lowest constraints-lowest fast-tests lint docs words wheel clean
+.PHONY: demo test test-all test-kernels test-engines test-standards test-lowest test-newest test-mutants constraints-lowest fast-tests lint docs words wheel clean
 
 demo: .venv/installed
 	$(BIN)/fairflows demo
@@ -50,6 +50,11 @@ test-lowest: BIN := .venv-lowest/bin
 test-lowest: .venv-lowest/installed
 	$(PYTEST)
 
+# The newest versions of everything, as a user gets them who installs today.
+test-newest: BIN := .venv-newest/bin
+test-newest: .venv-newest/installed
+	$(PYTEST)
+
 # After a floor in pyproject.toml has changed. What these packages need in turn is as it was soon after the youngest of
 # them came out: beside later releases, old ones give warnings. On arm64 torch asks for no CUDA packages.
 constraints-lowest: .venv/installed
@@ -85,13 +90,13 @@ wheel: .venv/installed
 # lies in an index of its own, which is asked where it can be reached; PyPI's build brings gigabytes of CUDA.
 .venv/installed: constraints.txt
 .venv-lowest/installed: constraints-lowest.txt
-.venv/installed .venv-lowest/installed: pyproject.toml
+.venv/installed .venv-lowest/installed .venv-newest/installed: pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	index=$$($(@D)/bin/python -c "import urllib.request as web; web.urlopen('$(TORCH_INDEX)/torch/', timeout=5); \
 		print('--extra-index-url $(TORCH_INDEX)')" 2>/dev/null || true); \
-	$(@D)/bin/pip install --quiet --constraint $(filter constraints%,$^) $$index torch
-	$(@D)/bin/pip install --quiet --constraint $(filter constraints%,$^) --editable ".[test]"
+	$(@D)/bin/pip install --quiet $(addprefix --constraint ,$(filter constraints%,$^)) $$index torch
+	$(@D)/bin/pip install --quiet $(addprefix --constraint ,$(filter constraints%,$^)) --editable ".[test]"
 	touch $@
 
 clean:
-	rm -rf .venv .venv-lowest dist site .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .venv .venv-lowest .venv-newest dist site .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -48,14 +48,14 @@ def main() -> None:
     with timed(seconds, "matching: encode a million rows"):
         fitted[2].transform(X, sensitive_features=a)
 
-    deltas = [exact_statistical_distance(encoder.latent_laws_) for encoder in fitted]
+    distances = [exact_statistical_distance(encoder.latent_laws_) for encoder in fitted]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} CPU threads")
     for name, value in seconds.items():
         print(f"{name:<45}{value:8.2f} s")
-    print("Δ of the model at γ = " + ", ".join(f"{g:g}: {d:.4f}" for g, d in zip(GAMMAS, deltas, strict=True)))
+    print("Δ of the model at γ = " + ", ".join(f"{g:g}: {d:.4f}" for g, d in zip(GAMMAS, distances, strict=True)))
     if arguments.json:
         with open(arguments.json, "w") as file:
-            json.dump({"seconds": seconds, "delta": deltas}, file, indent=2)
+            json.dump({"seconds": seconds, "distance": distances}, file, indent=2)
 
 
 @contextmanager

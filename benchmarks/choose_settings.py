@@ -23,7 +23,7 @@ import pandas as pd
 from fairflows import FairFlow, load_adult
 from fairflows.bijection import RealNVP
 from fairflows.density import FlowDensity
-from fairflows.density.cell_counts import CellCounts
+from fairflows.density.combinations import CombinationCounts
 from fairflows.density.estimated import CategoricalMADE
 from fairflows.paper import load_compas, load_crime, make_gaussians
 from fairflows.paper.experiments.problems import labels_of, train_and_test
@@ -48,7 +48,7 @@ def made_decay() -> pd.DataFrame:
                 for model, (fitted, _) in zip(models, of_group, strict=True):
                     order = np.random.default_rng(seed).permutation(len(fitted))
                     parts = np.split(fitted[order], [len(order) // 5])
-                    model.fit(CellCounts.of(parts[1]), CellCounts.of(parts[0]))
+                    model.fit(CombinationCounts.of(parts[1]), CombinationCounts.of(parts[0]))
                 scores = [model.log_prob(held).mean() for model, (_, held) in zip(models, of_group, strict=True)]
                 likelihoods.append(np.array(scores))
             rows.append({"data": name, "weight decay": decay, **_by_group(likelihoods)})

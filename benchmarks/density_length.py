@@ -52,7 +52,7 @@ def run(setting: Setting) -> pd.DataFrame:
             part.loc[of_gamma, "refuted"] = lower > model_upper(model.frontier.encoders[i], N_DRAWS)
         parts.append(part)
     table = pd.concat(parts, ignore_index=True)
-    table = table.rename(columns={"delta": "Δ", "balanced_accuracy": "balanced accuracy"})
+    table = table.rename(columns={"distance": "Δ", "balanced_accuracy": "balanced accuracy"})
     notes += [
         f"No model stayed finite: {n}, {c}" for n, of in models.items() for c, model in of.items() if model is None
     ]
@@ -107,7 +107,7 @@ def _cases(components: tuple[int, ...], lengths: tuple[int, ...]) -> Cases:
 
 def measured(model: Trained) -> pd.DataFrame:
     """One row per γ: the densities' held-out likelihood, and means over seeds of what the encoders reach."""
-    summary = model.summary()[["data", "gamma", "delta", "parity", "accuracy", "balanced_accuracy"]]
+    summary = model.summary()[["data", "gamma", "distance", "parity", "accuracy", "balanced_accuracy"]]
     likelihood = dict(zip(LIKELIHOOD, model.held_out_log_likelihood, strict=True))
     return summary.assign(**likelihood, **{"attack: Δ ≥": np.nan, "refuted": False})
 

@@ -81,8 +81,8 @@ def area(setting: Setting) -> pd.DataFrame:
     rows = []
     for largest in SCALARISATION_GAMMAS[2:]:
         part = frame[frame["gamma"] <= largest]
-        areas = [area_under(curve["delta"], curve["balanced_accuracy"]) for _, curve in part.groupby("seed")]
-        least = part.groupby("gamma")["delta"].mean().min()
+        areas = [area_under(curve["distance"], curve["balanced_accuracy"]) for _, curve in part.groupby("seed")]
+        least = part.groupby("gamma")["distance"].mean().min()
         rows.append({"largest γ": largest, "least Δ": least, "area": np.mean(areas), "paper": PAPER_AREAS["convex"]})
     of_table_2 = pd.DataFrame(PAPER_BIJECTIONS["realnvp"])
     rows.append({

@@ -4,6 +4,7 @@ import atexit
 import functools
 import gc
 import hashlib
+import inspect
 import io
 import itertools
 import os
@@ -16,9 +17,13 @@ from types import SimpleNamespace
 
 import hypothesis
 import pytest
+from jaxtyping import install_import_hook
 
 # Two test processes share two cores; more threads than that only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Arrays have the shapes that the package's annotations name. Before any of its modules is imported.
+install_import_hook("fairflows", "shapes.checked")
 
 # A slow machine is no counter-example, and which examples are tried must not depend on the day.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
@@ -174,7 +179,7 @@ def few_components():
     from fairflows.density import MixtureDensity
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MixtureDensity.__init__.__kwdefaults__, "max_components", 2)
+        patch.setitem(inspect.unwrap(MixtureDensity.__init__).__kwdefaults__, "max_components", 2)
         yield
 
 
@@ -184,7 +189,7 @@ def short_made():
     from fairflows.density.estimated import CategoricalMADE
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(CategoricalMADE.__init__.__kwdefaults__, "n_epochs", 5)
+        patch.setitem(inspect.unwrap(CategoricalMADE.__init__).__kwdefaults__, "n_epochs", 5)
         yield
 
 

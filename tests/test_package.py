@@ -160,3 +160,41 @@ def test_no_submodule_has_the_name_of_a_public_function():
     """Python sets a package's attribute when a submodule is imported: ``ff.audit`` would turn into a module."""
     submodules = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
     assert submodules & set(fairflows.__all__) == {"bijection", "bounds", "density", "paper"}
+
+
+ENCODERS = {"Encoder", "FairCells", "FairFlow", "FairMatching", "FairTree", "Release"}
+JUDGES = ("attack", "certificate", "exports", "report", "result", "sharing", "storage", "stream", "worth")
+
+
+def classes_asked_for(tree: ast.AST) -> set[str]:
+    """The names in the second arguments of all calls of ``isinstance``."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) == 2]
+    asked = [call.args[1] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "isinstance"]
+    return {name.id for classes in asked for name in ast.walk(classes) if isinstance(name, ast.Name)}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_judges_ask_traits_and_never_a_class(path):
+    """A user's own encoder is judged like ours. No fact travels in a frame's ``attrs``, which copies may lose."""
+    tree = ast.parse(path.read_text())
+    if name_of(path).split(".")[1:2] and name_of(path).split(".")[1] in JUDGES:
+        assert not classes_asked_for(tree) & ENCODERS
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "attrs"]
+
+
+def test_the_test_of_classes_sees_them():
+    code = "isinstance(model, Release | FairTree) or isinstance(x, (int, FairFlow))"
+    assert classes_asked_for(ast.parse(code)) == {
+        "Release", "FairTree", "int", "FairFlow",
+    }  # fmt: skip
+
+
+def test_no_two_classes_have_one_name():
+    classes = Counter(
+        node.name
+        for path in MODULES
+        if "paper" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in classes.items() if count > 1] == []

@@ -14,7 +14,7 @@ from fairflows.tradeoff import check_target, count_labels, group_metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
 
-COLUMNS = ["strength", "seed", "delta", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity"]
+COLUMNS = ["strength", "seed", "distance", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity"]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_one_row_a_model(front):
     assert list(frame) == COLUMNS
     assert frame[["strength", "seed"]].to_numpy().tolist() == [[g, s] for g in (0, 0.5, 1) for s in (0, 1)]
     assert frame[COLUMNS[2:]].apply(lambda c: c.between(0, 1)).all(axis=None)
-    assert frame.loc[frame["strength"] == 1, "delta"].max() < frame.loc[frame["strength"] == 0, "delta"].min()
+    assert frame.loc[frame["strength"] == 1, "distance"].max() < frame.loc[frame["strength"] == 0, "distance"].min()
 
 
 def test_each_model_is_measured_by_its_own_predictions(front, blobs):
@@ -46,18 +46,18 @@ def test_each_model_is_measured_by_its_own_predictions(front, blobs):
 
 
 def test_a_model_that_diverged_widens_the_interval():
-    measured = pd.DataFrame({"strength": 0.5, "seed": range(5), "delta": [0.1, 0.2, 0.4, np.nan, np.nan]})
+    measured = pd.DataFrame({"strength": 0.5, "seed": range(5), "distance": [0.1, 0.2, 0.4, np.nan, np.nan]})
     summary = Frontier([], measured).summary()
-    finite = measured["delta"].dropna()
-    assert summary.loc[0.5, "delta ±"] == pytest.approx(t.ppf(0.975, 2) * finite.std() / np.sqrt(3))
+    finite = measured["distance"].dropna()
+    assert summary.loc[0.5, "distance ±"] == pytest.approx(t.ppf(0.975, 2) * finite.std() / np.sqrt(3))
 
 
 def test_select_by_target(front):
     frame = front.to_frame()
-    limit = frame["delta"].median()
+    limit = frame["distance"].median()
     chosen = front.select(target=limit)
-    assert chosen is front.encoders[frame[frame["delta"] <= limit]["accuracy"].idxmax()]
-    with pytest.raises(DataError, match=r"No model .* target = -1.0; the closest has delta"):
+    assert chosen is front.encoders[frame[frame["distance"] <= limit]["accuracy"].idxmax()]
+    with pytest.raises(DataError, match=r"No model .* target = -1.0; the closest has distance"):
         front.select(target=-1.0)
     with pytest.raises(DataError, match="made of encoders"):
         frontier(Release(), None)
@@ -89,16 +89,16 @@ def test_a_certificate_draws_afresh_after_a_choice(blobs):
     quick = FairFlow(density=MixtureDensity(1), n_epochs=1, hidden=(8,))
     front = frontier(quick, train, strengths=[0.5], validation=validation)
     certificate = certify(front.encoders[0], test, n_draws=10_000)
-    assert certificate.find("model").observed != front.to_frame()["delta"].iloc[0]
+    assert certificate.find("model").observed != front.to_frame()["distance"].iloc[0]
 
 
 def test_the_most_accurate_within_the_target_is_taken():
     measured = pd.DataFrame(
-        {"strength": 0.0, "seed": 0, "delta": [0.3, 0.1, 0.2, np.nan], "accuracy": [0.9, 0.7, 0.8, 0]}
+        {"strength": 0.0, "seed": 0, "distance": [0.3, 0.1, 0.2, np.nan], "accuracy": [0.9, 0.7, 0.8, 0]}
     )
     front = Frontier(["a", "b", "c", "d"], measured)
     assert [front.select(target=target) for target in (0.25, 0.5, 0.15)] == ["c", "a", "b"]
-    with pytest.raises(DataError, match=r"No model .* target = 0\.05; the closest has delta 0\.100"):
+    with pytest.raises(DataError, match=r"No model .* target = 0\.05; the closest has distance 0\.100"):
         front.select(target=0.05)
 
 

@@ -1,4 +1,4 @@
-"""Columns to model space or to cells, and exactly back.
+"""Columns to model space or to combinations of levels, and exactly back.
 
 In model space (`Codec`) each feature goes through three steps, each of them invertible:
 
@@ -8,7 +8,7 @@ In model space (`Codec`) each feature goes through three steps, each of them inv
 3. *Logit*:  x = log(s / (1 − s)), continued beyond the training range along its tangent. To a number, σ·N(0, 1) may be
    added here (*smoothing*), so that no density has to follow its grid, its heaps and its edges.
 
-As a cell (`CellCodec`), a row is one combination of levels, and a cell is one whole number.
+By `CombinationCodec`, a row is one combination of levels, which is one whole number.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MARGIN = 1e-6
 """Noise stays this far from both ends of its step, in steps, so that rounding in a flow cannot move a value to the next
 one. A column of very many steps, or a value as far outside, gets a wider margin: what float64 resolves there."""
 _N_QUANTILES = 257  # of the known values, from which missing ones are drawn
-_MOST_VALUES = 20  # a discrete column with at most so many values keeps them as the levels of cells
+_MOST_VALUES = 20  # a discrete column with at most so many values keeps them as levels
 
 
 class Scale:
@@ -471,7 +471,7 @@ class BinLevels(Levels):
         return codes
 
 
-def one_hot(cells: IntArray, levels: Sequence[int]) -> csr_matrix:
+def one_hot(codes: IntArray, levels: Sequence[int]) -> csr_matrix:
     """Return sparse one-hot columns (n, m_1 + ⋯ + m_D) of levels (n, d); those of variables beyond d are zero.
 
     Examples
@@ -480,56 +480,56 @@ def one_hot(cells: IntArray, levels: Sequence[int]) -> csr_matrix:
     array([[1., 0., 0., 0., 1.],
            [0., 1., 1., 0., 0.]])
     """
-    n, d = cells.shape
-    columns = cells + np.cumsum([0, *levels[:-1]])[:d]
+    n, d = codes.shape
+    columns = codes + np.cumsum([0, *levels[:-1]])[:d]
     return csr_matrix((np.ones(n * d), columns.ravel(), np.arange(n + 1) * d), shape=(n, sum(levels)))
 
 
-class CellCodec:
-    """Rows to cell numbers and back, in mixed radix: the last column varies fastest.
+class CombinationCodec:
+    """Rows to numbers of combinations and back, in mixed radix: the last column varies fastest.
 
     Continuous columns, and discrete ones with many values, are cut into `n_bins` quantile bins. ``levels_`` holds the
-    levels or bins of each column, ``shape_`` how many each has, and ``n_cells_`` their product.
+    levels or bins of each column, ``shape_`` how many each has, and ``n_combinations_`` their product.
 
     Examples
     --------
     >>> frame = pd.DataFrame({"town": ["Ulm", "Bonn", "Ulm"], "owns": [True, True, False]})
-    >>> codec = CellCodec().fit(frame)
-    >>> cells = codec.encode(frame)
-    >>> cells, codec.n_cells_
+    >>> codec = CombinationCodec().fit(frame)
+    >>> codes = codec.encode(frame)
+    >>> codes, codec.n_combinations_
     (array([3, 1, 2]), 4)
-    >>> codec.decode(cells).equals(frame)
+    >>> codec.decode(codes).equals(frame)
     True
     """
 
     def __init__(self, *, n_bins: int = 4) -> None:
         self.n_bins = n_bins
 
-    def fit(self, X: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> CellCodec:
+    def fit(self, X: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> CombinationCodec:
         """Learn levels and bins from training rows."""
         kind_of = training_kinds(X, kinds)
         self.levels_ = {name: self._fit_column(str(name), column, kind_of[name]) for name, column in X.items()}
         self.shape_ = tuple(len(levels) for levels in self.levels_.values())
-        self.n_cells_ = prod(self.shape_)
+        self.n_combinations_ = prod(self.shape_)
         return self
 
     def encode(self, X: pd.DataFrame) -> IntArray:
-        """Return the cell of each row; the first level stands in for a value that training did not have."""
+        """Return the combination of each row; the first level stands in for a value that training did not have."""
         X = X[list(self.levels_)]
         check_features(X)
-        return self.cells_of([np.maximum(levels.find(X[name]), 0) for name, levels in self.levels_.items()])
+        return self.codes_of([np.maximum(levels.find(X[name]), 0) for name, levels in self.levels_.items()])
 
-    def decode(self, cells: IntArray) -> pd.DataFrame:
-        """Return the rows of these cells: categories as they were, bins by name."""
-        return self.from_levels(self.levels_of(cells))
+    def decode(self, codes: IntArray) -> pd.DataFrame:
+        """Return the rows of these combinations: categories as they were, bins by name."""
+        return self.from_levels(self.levels_of(codes))
 
-    def cells_of(self, codes: Sequence[npt.NDArray[np.integer]]) -> IntArray:
-        """Return the cells of rows, whose levels are given column by column."""
-        return np.ravel_multi_index(tuple(codes), self.shape_).astype(np.int64)
+    def codes_of(self, levels: Sequence[npt.NDArray[np.integer]]) -> IntArray:
+        """Return the combinations of rows, whose levels are given column by column."""
+        return np.ravel_multi_index(tuple(levels), self.shape_).astype(np.int64)
 
-    def levels_of(self, cells: IntArray) -> IntArray:
-        """Return the levels of each cell, shape (n_cells, n_columns)."""
-        return np.stack(np.unravel_index(cells, self.shape_), axis=1).astype(np.int64)
+    def levels_of(self, codes: IntArray) -> IntArray:
+        """Return the levels of each combination, shape (n_combinations, n_columns)."""
+        return np.stack(np.unravel_index(codes, self.shape_), axis=1).astype(np.int64)
 
     def from_levels(self, levels: IntArray) -> pd.DataFrame:
         """Return one row for each combination of levels."""

@@ -167,7 +167,7 @@ class Shared:
         One row per row of the original table, in random order, with a fresh index. With ``unit="person"`` any number
         of rows for each person, together and in the order of time, and a column `person` of fresh numbers.
     certificate : Certificate
-        How well anybody can guess the group from a shared row.
+        How well an adversary can guess the group from a shared row.
     usefulness : Usefulness or None
         What the table is worth; None where nothing was measured (``quick=True``).
     audit, before : Audit or None

@@ -28,7 +28,7 @@ from fairflows.table.table import Table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MEASURES = ("delta", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
+MEASURES = ("distance", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
 _N_DRAWS = 10_000  # from each group that Δ is estimated from, with a standard error below 0.005
 
 
@@ -48,10 +48,10 @@ class Frontier:
     measured: pd.DataFrame
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per model: strength, seed, delta, and metrics on held-out rows.
+        """Return one row per model: strength, seed, distance, and metrics on held-out rows.
 
-        ``delta`` is an estimate of the best adversary's advantage if the estimated densities were the truth, and of an
-        encoder of cells the distance that is counted on the held-out rows. Only a certificate bounds it.
+        ``distance`` is Δ, the best adversary's advantage, estimated as if the densities were the truth; for an encoder
+        of cells it is counted on the held-out rows. Only a certificate bounds it.
         """
         return self.measured.copy()
 
@@ -74,10 +74,12 @@ class Frontier:
         DataError
             No model meets the target; the message says how close one comes.
         """
-        delta = self.measured["delta"]
-        place = most_useful_within(delta, self.measured.get("accuracy", delta), target)
+        distance = self.measured["distance"]
+        place = most_useful_within(distance, self.measured.get("accuracy", distance), target)
         if place is None:
-            raise DataError(f"No model of the frontier has target = {target}; the closest has delta {delta.min():.3f}.")
+            raise DataError(
+                f"No model of the frontier has target = {target}; the closest has distance {distance.min():.3f}."
+            )
         return self.encoders[place]
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -93,7 +95,7 @@ class Frontier:
         return draw_frontier(self, ax)
 
     def __repr__(self) -> str:
-        diverged = int(self.measured["delta"].isna().sum())
+        diverged = int(self.measured["distance"].isna().sum())
         n_strengths, n_seeds = self.measured["strength"].nunique(), self.measured["seed"].nunique()
         seeds = f"{n_seeds} seed{'s' * (n_seeds != 1)} each" + (f"; {diverged} diverged" if diverged else "")
         heading = f"Frontier of {len(self.measured)} models: {n_strengths} strengths, {seeds}"
@@ -133,7 +135,7 @@ def frontier(
     >>> from fairflows import FairMatching, load_adult
     >>> front = frontier(FairMatching(density="counts"), load_adult(), strengths=[0.0, 0.9])
     >>> frame = front.to_frame()
-    >>> bool(frame["delta"].iloc[1] < frame["delta"].iloc[0])
+    >>> bool(frame["distance"].iloc[1] < frame["distance"].iloc[0])
     True
     >>> front.select(target=0.14).gamma
     0.9
@@ -164,11 +166,11 @@ def frontier(
 
 def _measure(encoder: Encoder, rows: Table) -> dict[str, float]:
     if not is_fitted(encoder):  # it diverged: the others of the run are kept, and this one says so
-        return {"delta": np.nan}
+        return {"distance": np.nan}
     law = encoder.latent_law()
     if law is None and encoder.traits.n_cells:
         law = ExactLaw(counted_laws(encoder, rows, encoder.groups_))
-    measured = {"delta": _model_distance(law, len(encoder.groups_))}
+    measured = {"distance": _model_distance(law, len(encoder.groups_))}
     if encoder.classes_ is not None and rows.y is not None:
         predicted, groups = encoder.predict_rows(read_repeatable(encoder, rows)), rows.group_numbers(encoder.groups_)
         counts = count_labels(encoder.classes_, np.asarray(rows.y), predicted, groups, len(encoder.groups_))

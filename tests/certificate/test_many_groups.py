@@ -31,7 +31,7 @@ def test_a_hundred_groups_need_no_table_of_all_pairs(monkeypatch):
     assert len(certificate.n) == 100
     assert certificate.model_upper is not None
     front = frontier(FairMatching(0.9, density="counts"), train, strengths=[0.0, 1.0])
-    assert front.measured["delta"].notna().all()
+    assert front.measured["distance"].notna().all()
 
 
 def test_draws_for_a_certificate(monkeypatch):

@@ -143,7 +143,7 @@ def blobs_reach(seed: int, n: int, **settings) -> tuple[float, float]:
     table, densities = make_gaussians(n, random_state=seed)
     encoder = FairFlow(**BLOBS, **settings, density=densities)
     front = frontier(encoder, table, strengths=[BLOBS["gamma"]], seeds=[seed])
-    return front.to_frame().loc[0, ["delta", "accuracy"]]
+    return front.to_frame().loc[0, ["distance", "accuracy"]]
 
 
 def test_the_four_blobs():

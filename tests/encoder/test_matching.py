@@ -17,7 +17,7 @@ def fit(table, **settings):
     return FairMatching(**{**QUICK, **settings}).fit(table.X, table.y, sensitive_features=table.a)
 
 
-def cells_of(encoder, Z):
+def encoded_codes(encoder, Z):
     return encoder.model_.codec.encode(Z)
 
 
@@ -25,8 +25,8 @@ def test_the_exact_law_is_that_of_encoded_draws(categorical):
     encoder = fit(categorical, gamma=0.4)
     for a, rows in enumerate(encoder.latent_law().sample_rows(40_000, random_state=1)):
         group = np.full(len(rows), encoder.groups_[a])
-        cells = cells_of(encoder, encoder.transform(rows.rename_axis("person"), sensitive_features=group))
-        frequency = np.bincount(cells, minlength=encoder.latent_laws_.shape[1]) / len(rows)
+        codes = encoded_codes(encoder, encoder.transform(rows.rename_axis("person"), sensitive_features=group))
+        frequency = np.bincount(codes, minlength=encoder.latent_laws_.shape[1]) / len(rows)
         np.testing.assert_allclose(frequency, encoder.latent_laws_[a], atol=0.012)
 
 
@@ -47,18 +47,18 @@ def test_more_gamma_is_fairer_and_less_more_accurate(categorical):
 def test_two_keys_disagree_as_often_as_gamma_says(categorical):
     gamma = 0.3
     one, two = (fit(categorical, gamma=gamma, key=Key([i] * 32)) for i in (1, 2))
-    Z = [cells_of(e, e.transform(categorical.X, sensitive_features=categorical.a)) for e in (one, two)]
+    Z = [encoded_codes(e, e.transform(categorical.X, sensitive_features=categorical.a)) for e in (one, two)]
     group = (categorical.a == "young").astype(int).to_numpy()
-    cells = one.model_.codec.encode(categorical.X)
-    parts = one.matched_[group, cells] != one.split_[group, cells]
+    codes = one.model_.codec.encode(categorical.X)
+    parts = one.matched_[group, codes] != one.split_[group, codes]
     assert parts.sum() > 500
     disagree = (Z[0] != Z[1])[parts].mean()
     assert disagree == pytest.approx(2 * gamma * (1 - gamma), abs=4 * np.sqrt(0.25 / parts.sum()))
 
 
-def test_more_cells_than_can_be_listed_are_refused(categorical, monkeypatch):
-    monkeypatch.setattr("fairflows.encoder.fair_matching._MOST_CELLS", 10)
-    with pytest.raises(DataError, match="at most 10 cells; got 48 in each of 2 groups. Take fewer columns"):
+def test_more_combinations_than_can_be_listed_are_refused(categorical, monkeypatch):
+    monkeypatch.setattr("fairflows.encoder.fair_matching._MOST_COMBINATIONS", 10)
+    with pytest.raises(DataError, match="at most 10 combinations; got 48 in each of 2 groups. Take fewer columns"):
         fit(categorical)
 
 

@@ -26,7 +26,7 @@ def table(n=2100, n_classes=2):
 def fitted(model, X, y):
     """The score, and how a frame becomes arrays."""
     domain, codes = Domain.of(X)
-    return fit_score(model, codes, y, Seen.of(domain, codes)), lambda frame: domain.read(frame)[0]
+    return fit_score(model, codes, np.asarray(y), Seen.of(domain, codes)), lambda frame: domain.read(frame)[0]
 
 
 def new_rows(X, read):
@@ -77,8 +77,8 @@ def test_scores_are_rounded_each_by_itself():
     x = np.array([[1e300, -0.1, np.inf], [1 / 3, 0.0, np.nan], [-np.inf, 5e-324, 1e-200]])
     np.testing.assert_array_equal(rounded(x * (1 + 1e-13)), rounded(x))
     np.testing.assert_allclose(rounded(x), x, rtol=1e-9, atol=0)
-    assert rounded(np.nextafter(0.5, 0)) == 0.5
-    assert rounded(0.1 + 1e-8) != rounded(0.1)
+    assert rounded(np.array([np.nextafter(0.5, 0)])) == 0.5
+    assert rounded(np.array([0.1 + 1e-8])) != rounded(np.array([0.1]))
 
 
 @pytest.mark.parametrize(

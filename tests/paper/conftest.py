@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from fairflows import FairMatching, Table, frontier
+from fairflows import FairMatching, Table
 from fairflows.paper.experiments import problems
 
 
@@ -36,9 +36,8 @@ def tiny(problem: problems.Problem) -> problems.Problem:
 
 @pytest.fixture
 def tiny_problems(monkeypatch):
-    """Every problem with few rows, two epochs and few draws, and no models left over from other tests."""
+    """Every problem with few rows and two epochs, and no models left over from other tests."""
     monkeypatch.setattr(problems, "_quick", tiny)
-    monkeypatch.setitem(frontier.__kwdefaults__, "n_draws", 1000)
     problems.trained.cache_clear()
     yield
     problems.trained.cache_clear()

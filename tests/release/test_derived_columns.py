@@ -55,7 +55,7 @@ def test_arithmetic_holds_in_every_row_within_the_range_of_the_table():
     assert (drawn["part a"] + drawn["part b"] + drawn["part c"] == drawn["parts"]).all()
     assert (drawn["weight"] * 2.2046).to_numpy() == pytest.approx(drawn["pounds"])
     assert ((drawn["fee"] * drawn["height"]).round(1) == drawn["due"]).mean() > 0.999
-    assert [text.split()[0] for text in law.derived if "a rest" in text] == ["age"]
+    assert [text.split()[0] for text in law.derived if "a residual" in text] == ["age"]
     assert len(law.derived) == 9
     for name in ("bmi", "total", "parts"):
         assert X[name].min() <= drawn[name].min()

@@ -73,12 +73,13 @@ def test_a_computed_column_has_gaps_only_where_there_were_some():
 def test_columns_may_be_called_as_helpers_are():
     birth, moment = RNG.integers(1950, 2000, N), MOMENT + pd.to_timedelta(CODE, unit="D")
     flags = pd.get_dummies(pd.Series(WHICH), prefix="f", dtype=int)
-    helpers = {"age: rest": CODE + 500, "t: day": LETTER, f"which of {', '.join(flags)}": CODE, "c: class of k": CODE}
+    helpers = {"age: residual": CODE + 500, "t: day": LETTER}
+    helpers |= {f"which of {', '.join(flags)}": CODE, "c: class of k": CODE}
     X = pd.DataFrame({"born": birth, "age": 2020 - birth - WHICH % 2, "t": moment, "k": CODE % 30, "c": CODE % 3})
     X = pd.concat([X.astype({"k": str}), flags, pd.DataFrame(helpers)], axis=1)
     release = Release(target=0.4).fit(Table(X.assign(sex=np.arange(N) % 2), sensitive="sex"))
     drawn = release.law_.sample(np.arange(N) % release.n_cells_)
-    assert drawn["age: rest"].between(500, 650).all()
+    assert drawn["age: residual"].between(500, 650).all()
     assert set(drawn["t: day"]) == set("abcdef")
     assert (drawn[[*helpers][2:]].nunique() > 50).all()
     assert ((2020 - drawn["born"] - drawn["age"]).isin([0, 1]) & (drawn[list(flags)].sum(axis=1) == 1)).all()
@@ -101,7 +102,7 @@ def test_a_column_of_nothing_but_own_values_is_refused():
 def test_sparse_columns_are_read_and_names_of_two_kinds_refused():
     frame = pd.DataFrame({"x": CODE, "z": pd.arrays.SparseArray(WHICH), "sex": np.arange(N) % 2})
     assert set(Release(target=0.4).fit_transform(Table(frame, sensitive="sex"))["z"]) == set(range(4))
-    with pytest.raises(DataError, match="The name of column 7 is no text"):
+    with pytest.raises(DataError, match="The name of column 7 is not a text"):
         Release(target=0.4).fit(Table(frame.rename(columns={"z": 7}), sensitive="sex"))
 
 
@@ -110,7 +111,7 @@ def test_no_digits_of_one_person_in_a_computed_column():
     x, sex = RNG.integers(0, 1_000, N), np.arange(N) % 2
     table = pd.DataFrame({"x": x, "z": 2 * x + 7.3 + np.random.default_rng(0).normal(0, 3, N), "sex": sex})
     shared = share(Table(table, sensitive="sex"), target=0.3, quick=True)
-    assert shared.release.derived[0].endswith(" · x + a rest")
+    assert shared.release.derived[0].endswith(" · x + a residual")
     millionths = 1e6 * shared.table["z"].to_numpy()
-    assert np.abs(millionths - np.rint(millionths)).max() < 1e-2, "not finer than the rest, which is rounded"
+    assert np.abs(millionths - np.rint(millionths)).max() < 1e-2, "not finer than the residual, which is rounded"
     assert np.abs(1e6 * table["z"] - np.rint(1e6 * table["z"])).mean() > 0.2, "the values of persons are finer"

@@ -31,7 +31,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound
 from fairflows.encoder.base import Encoder, Inversion
-from fairflows.encoder.fair_matching import CellModel, ExactLaw, cells_of_encoded, inverse_map
+from fairflows.encoder.fair_matching import CombinationModel, ExactLaw, combinations_of_encoded, inverse_map
 from fairflows.exceptions import DataError
 from fairflows.table.columns import is_number, numbers
 from fairflows.table.grid import Grid, find_grid
@@ -45,7 +45,7 @@ Make = Callable[[int, int, int], ClassifierMixin]
 """Makes a classifier for a seed, a number of rows to learn from and a number of groups among them."""
 
 _SMALLEST = 1e-12
-_DECIMALS = 10  # a matrix product rounds by a row's place; equal rows must lie on one side of a threshold
+_DECIMALS = 10  # of scores, because BLAS may give equal rows different last digits
 _LARGEST = 1e30  # of a number that a learner sees
 _MOST_TREES = 4_000  # of one learner: minutes
 
@@ -330,7 +330,7 @@ def white_box(encoder: Encoder, Z: pd.DataFrame, reference: Reference) -> WhiteB
     if inversions is not None:
         return _of_flow(inversions, Z, reference)
     if isinstance(law, ExactLaw) and law.model is not None:
-        return _of_cells(law, law.model, Z, reference)
+        return _of_combinations(law, law.model, Z, reference)
     return None
 
 
@@ -354,17 +354,17 @@ def _of_flow(inversions: list[Inversion], Z: pd.DataFrame, reference: Reference)
     return WhiteBox(_finite(np.concatenate([*parts, ratios], axis=1)), scores)
 
 
-def _of_cells(law: ExactLaw, model: CellModel, Z: pd.DataFrame, reference: Reference) -> WhiteBox:
+def _of_combinations(law: ExactLaw, model: CombinationModel, Z: pd.DataFrame, reference: Reference) -> WhiteBox:
     codec = model.codec
-    cells = cells_of_encoded(codec, Z)
+    combinations = combinations_of_encoded(codec, Z)
     with np.errstate(divide="ignore"):
-        log_laws = np.log(law.laws).T[cells]
+        log_laws = np.log(law.laws).T[combinations]
     seen = np.unique(codec.encode(reference.rows))
-    parts: list[FloatArray] = [codec.levels_of(cells).astype(np.float64), _finite(log_laws)]
+    parts: list[FloatArray] = [codec.levels_of(combinations).astype(np.float64), _finite(log_laws)]
     shows_values = sum(map(len, law.maps)) * parts[0].shape[1] <= _MOST_VALUES
     for sent in law.maps:
         for b, f in enumerate(sent):
-            before = inverse_map(f)[cells]
+            before = inverse_map(f)[combinations]
             if shows_values:
                 parts.append(codec.levels_of(before).astype(np.float64))
             parts.append(np.column_stack([model.log_p[b][before], np.isin(before, seen)]))

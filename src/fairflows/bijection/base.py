@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from fairflows.bijection.networks import Stacked
@@ -18,10 +19,10 @@ _TOLERANCE = 1e-6  # of `check_bijection`, in double precision
 class BijectiveMap(Protocol):
     """The two directions of a bijection."""
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return z = f_a(x) and log |det ∂z/∂x|."""
 
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
 
 
@@ -46,11 +47,11 @@ class Bijection(Stacked, ABC):
     capturable: bool = False  # both methods may become part of a CUDA graph: they never wait for the device
 
     @abstractmethod
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return z = f_a(x) and log |det ∂z/∂x|."""
 
     @abstractmethod
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
 
     def prepared(self) -> BijectiveMap:
@@ -82,13 +83,13 @@ class Bijection(Stacked, ABC):
             raise DataError(f"{cls.__name__} is another map than when the model was saved: its code has changed.")
         return bijection
 
-    def _moved_points(self) -> Tensor:
+    def _moved_points(self) -> Float[Tensor, "M K 3 D"]:
         x = torch.linspace(-1, 1, 3 * self.n_features).reshape(3, self.n_features)
         with torch.no_grad():
             return self.forward(x.to(next(self.parameters())))[0]
 
-    def stacked(self, x: Tensor) -> Tensor:
-        """Return the points with all leading axes there, (M, K, B, D)."""
+    def stacked(self, x: Float[Tensor, "*points D"]) -> Float[Tensor, "M K B D"]:
+        """Return the points with all leading axes there."""
         if x.shape[-1] != self.n_features:
             raise DataError(f"the points must have {self.n_features} features; got {x.shape[-1]}.")
         return x.expand(*next(self.parameters()).shape[:2], *x.shape[-2:])
@@ -137,7 +138,9 @@ def check_bijection(bijection: Bijection) -> None:
     _check_close(alone.forward(x[1:, 1:])[0], z[1:, 1:], f"a model and a group of {name} must be the same map alone")
 
 
-def _log_det_by_gradients(move: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
+def _log_det_by_gradients(
+    move: Callable[[Tensor], tuple[Tensor, Tensor]], x: Float[Tensor, "M K B D"]
+) -> Float[Tensor, "M K B"]:
     """Return log |det| of the Jacobian of each row, one output at a time: rows do not depend on each other."""
     x = x.detach().requires_grad_()
     moved = move(x)[0]
@@ -150,7 +153,7 @@ def _log_det_by_gradients(move: Callable[[Tensor], tuple[Tensor, Tensor]], x: Te
     return torch.linalg.slogdet(torch.stack(rows, dim=-2)).logabsdet
 
 
-def _check_close(found: Tensor, expected: Tensor, rule: str) -> None:
+def _check_close(found: Float[Tensor, "*any"], expected: Float[Tensor, "*any"], rule: str) -> None:
     difference = float((found - expected).detach().abs().max())
     if not difference <= _TOLERANCE:
         raise DataError(f"{rule}; they differ by {difference:.2g}.")

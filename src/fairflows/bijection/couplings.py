@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from fairflows.bijection.base import Bijection
@@ -24,8 +25,8 @@ from fairflows.bijection.splines import move_along_spline, n_parameters
 from fairflows.exceptions import DataError
 
 
-def passive_features(n_features: int, n_blocks: int) -> Tensor:
-    """Return a mask of the features that each block leaves alone and conditions on, (n_blocks, D), about half.
+def passive_features(n_features: int, n_blocks: int) -> Bool[Tensor, "{n_blocks} {n_features}"]:
+    """Return a mask of the features that each block leaves alone and conditions on, about half.
 
     Blocks come in pairs, a half and its complement, so that two blocks move every feature; each pair halves the
     features in another way. The halves are part of the architecture and the same for every seed: models of a stack
@@ -99,11 +100,11 @@ class RealNVP(Bijection):
         """Return both directions with the matrices of the networks computed once."""
         return AffineCouplings(self.conditioner.matrices())
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return z = f_a(x) and log |det ∂z/∂x|."""
         return self.prepared().forward(self.stacked(x))
 
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
         return self.prepared().inverse(self.stacked(z))
 
@@ -112,10 +113,10 @@ class RealNVP(Bijection):
 class AffineCouplings:
     """The couplings of a `RealNVP` with the matrices of their networks."""
 
-    layers: list[Tensor]  # the matrices W̄ of each layer of the networks, (M, K, n_blocks, w_l, w_{l+1})
+    layers: list[Float[Tensor, "M K n_blocks _ _"]]  # the matrices W̄ of each layer of the networks
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return z = x ⊙ eˢ + t, block after block, and Σ s, for points (M, K, B, D)."""
+    def forward(self, x: Float[Tensor, "M K B D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
+        """Return z = x ⊙ eˢ + t, block after block, and Σ s."""
         state, scales = augment(x).flatten(0, 1), []
         for matrices in zip(*(layer.flatten(0, 1).unbind(1) for layer in self.layers), strict=True):
             r, t = apply_networks(state, matrices).chunk(2, dim=-1)
@@ -125,8 +126,8 @@ class AffineCouplings:
         log_det = torch.cat(scales, dim=-1).sum(-1)
         return state[..., : x.shape[-1]].reshape(x.shape), log_det.view(x.shape[:-1])
 
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x = (z − t) ⊙ e⁻ˢ, from the last block to the first, and −Σ s, for points (M, K, B, D)."""
+    def inverse(self, z: Float[Tensor, "M K B D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
+        """Return x = (z − t) ⊙ e⁻ˢ, from the last block to the first, and −Σ s."""
         state, scales = augment(z).flatten(0, 1), []
         layers = [*self.layers[:-1], -self.layers[-1]]  # the networks then give −r and −t, and tanh(−r) = −s
         for matrices in zip(*(layer.flatten(0, 1).unbind(1)[::-1] for layer in layers), strict=True):
@@ -195,15 +196,17 @@ class NeuralSpline(Bijection):
         kept = self.settings() if n_features == self.n_features else self.settings() | {"passive": None}
         return type(self)(**kept | {"n_features": n_features, "n_groups": n_groups, "seeds": seeds})
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return z = f_a(x) and log |det ∂z/∂x|."""
         return self._pass(self.stacked(x), list(range(len(self._moved))), inverse=False)
 
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
         return self._pass(self.stacked(z), list(reversed(range(len(self._moved)))), inverse=True)
 
-    def _pass(self, x: Tensor, blocks: Sequence[int], inverse: bool) -> tuple[Tensor, Tensor]:
+    def _pass(
+        self, x: Float[Tensor, "M K B D"], blocks: Sequence[int], inverse: bool
+    ) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         columns = list(x.unbind(-1))
         log_det = torch.zeros_like(x[..., 0])
         for block in blocks:

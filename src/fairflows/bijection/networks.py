@@ -23,6 +23,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 
@@ -31,7 +32,7 @@ def padded(width: int) -> int:
     return width + 4 - width % 4
 
 
-def augment(x: Tensor) -> Tensor:
+def augment(x: Float[Tensor, "*batch w"]) -> Float[Tensor, "*batch padded"]:
     """Return x̄ = (x, 1, 0, …) along the last axis."""
     tail = x.new_zeros(4 - x.shape[-1] % 4)
     tail[:1].fill_(1)  # an assignment would copy from the host, which a CUDA graph cannot hold
@@ -101,8 +102,8 @@ class Stacked(nn.Module):
         return part
 
 
-def apply_networks(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
-    """Send x̄ (N, B, w₀) through N networks whose effective matrices (N, w_l, w_{l+1}) are given layer by layer."""
+def apply_networks(x: Float[Tensor, "N B _"], matrices: Sequence[Float[Tensor, "N _ _"]]) -> Float[Tensor, "N B _"]:
+    """Send x̄ through N networks whose effective matrices (w_l, w_{l+1}) are given layer by layer."""
     for weight in matrices[:-1]:
         x = torch.bmm(x, weight).relu_()
     return torch.bmm(x, matrices[-1])
@@ -172,14 +173,14 @@ class StackedMLP(Stacked):
         """The axes after the models."""
         return tuple(self.weights[0].shape[1:-2])
 
-    def matrices(self) -> list[Tensor]:
-        r"""Return the effective matrices W̄ of each layer, (M, \*lead, w_l, w_{l+1})."""
+    def matrices(self) -> list[Float[Tensor, "M *lead _ _"]]:
+        """Return the effective matrices W̄ of each layer, (w_l, w_{l+1})."""
         return [
             torch.addcmul(getattr(self, f"fixed_{i}"), weight, getattr(self, f"free_{i}"))
             for i, weight in enumerate(self.weights)
         ]
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "*batch n_inputs"]) -> Float[Tensor, "M *lead n_outputs"]:
         r"""Return outputs (M, \*lead, B, n_outputs) for inputs broadcastable to (M, \*lead, B, n_inputs)."""
         lead = self.weights[0].shape[:-2]
         x = augment(x.expand(*lead, *x.shape[-2:])).flatten(0, -3)

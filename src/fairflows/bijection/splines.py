@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from fairflows.bijection.base import Bijection
@@ -26,8 +27,10 @@ def n_parameters(n_bins: int) -> int:
     return 3 * n_bins - 1
 
 
-def move_along_spline(x: Tensor, shape: Tensor, bound: float, *, inverse: bool = False) -> tuple[Tensor, Tensor]:
-    """Return spline(x), or its inverse, and the log of its slope; `shape` has a last axis of `n_parameters` numbers.
+def move_along_spline(
+    x: Float[Tensor, "*values"], shape: Float[Tensor, "*values n_parameters"], bound: float, *, inverse: bool = False
+) -> tuple[Float[Tensor, "*values"], Float[Tensor, "*values"]]:
+    """Return spline(x), or its inverse, and the log of its slope, given the `n_parameters` of each spline.
 
     The spline maps [−bound, bound] to itself and is the identity outside.
     """
@@ -81,13 +84,13 @@ class AutoregressiveSpline(Bijection):
             visible=before,
         )
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return z = f_a(x) and log |det ∂z/∂x|."""
         x = self.stacked(x)
         z, log_slopes = move_along_spline(x.mT, self.networks(x.unsqueeze(2)), self.bound)  # (M, K, D, B)
         return z.mT, log_slopes.sum(2)
 
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return x, made feature by feature from those before it, and log |det ∂x/∂z|."""
         z = self.stacked(z)
         layers = [weight.flatten(0, 1) for weight in self.networks.matrices()]  # (M·K, D, w, w')

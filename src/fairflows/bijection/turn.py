@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from fairflows.bijection.base import Bijection, BijectiveMap
 
 
-def opposed_groups(rows: Sequence[Tensor], labels: Sequence[Tensor]) -> list[bool]:
+def opposed_groups(rows: Sequence[Float[Tensor, "_ D"]], labels: Sequence[Int[Tensor, " _"]]) -> list[bool]:
     """Return which groups' class means oppose those of the largest group: the cosine of their differences is < 0.
 
     The differences are those of the classes that both groups have from their common mean, over all features; of two
@@ -46,7 +47,7 @@ class Turned(Bijection):
     bijection
         The flows.
     offset, sign
-        u = offset + sign·x, (K, 1, D) and (K, 1, 1): twice the mean and −1 for a group that is turned, else 0 and 1.
+        u = offset + sign·x: twice the mean and −1 for a group that is turned, else 0 and 1.
 
     Examples
     --------
@@ -61,15 +62,15 @@ class Turned(Bijection):
     offset: Tensor
     sign: Tensor
 
-    def __init__(self, bijection: Bijection, offset: Tensor, sign: Tensor):
+    def __init__(self, bijection: Bijection, offset: Float[Tensor, "K 1 D"], sign: Float[Tensor, "K 1 1"]):
         super().__init__()
         self.bijection, self.n_features, self.capturable = bijection, bijection.n_features, bijection.capturable
         self.register_buffer("offset", offset)
         self.register_buffer("sign", sign)
 
     @classmethod
-    def about(cls, rows: Sequence[Tensor], turned: Sequence[bool], bijection: Bijection) -> Self:
-        """Turn groups about the means of their rows (n_a, D)."""
+    def about(cls, rows: Sequence[Float[Tensor, "_ D"]], turned: Sequence[bool], bijection: Bijection) -> Self:
+        """Turn groups about the means of their rows."""
         turn = torch.tensor(turned, device=rows[0].device)[:, None, None]
         means = torch.stack([x.mean(0, keepdim=True) for x in rows])
         return cls(bijection, torch.where(turn, 2 * means, 0.0), torch.where(turn, -1.0, 1.0))
@@ -80,11 +81,11 @@ class Turned(Bijection):
         part.offset, part.sign = part.offset[group : group + 1].clone(), part.sign[group : group + 1].clone()
         return part
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return z = f_a(u) and log |det ∂z/∂x|."""
         return self.bijection.forward(self.offset + self.sign * self.stacked(x))
 
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return x and log |det ∂x/∂z|."""
         u, log_det = self.bijection.inverse(z)
         return self.offset + self.sign * u, log_det
@@ -110,12 +111,12 @@ class Turned(Bijection):
 @dataclass(frozen=True)
 class _TurnedMap:
     flows: BijectiveMap
-    offset: Tensor
-    sign: Tensor
+    offset: Float[Tensor, "K 1 D"]
+    sign: Float[Tensor, "K 1 1"]
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Float[Tensor, "M K B D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         return self.flows.forward(self.offset + self.sign * x)
 
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Float[Tensor, "M K B D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         u, log_det = self.flows.inverse(z)
         return self.offset + self.sign * u, log_det

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
@@ -65,15 +66,17 @@ class Zuko(Bijection):
         """Return the constructor's arguments."""
         return {"flow": self.flow, "n_features": self.n_features, "n_groups": self.n_groups, **self.options}
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return z = f_a(x) and log |det ∂z/∂x|."""
         return self._move(x, inverse=False)
 
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Float[Tensor, "*points D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
         return self._move(z, inverse=True)
 
-    def _move(self, x: Tensor, *, inverse: bool) -> tuple[Tensor, Tensor]:
+    def _move(
+        self, x: Float[Tensor, "*points D"], *, inverse: bool
+    ) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         weights = {name: w.flatten(0, 1) for name, w in zip(self._parameters_of, self.weights, strict=True)}
         buffers = {name: getattr(self, f"buffer_{i}") for i, name in enumerate(self._buffers_of)}
 

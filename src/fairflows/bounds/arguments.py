@@ -6,16 +6,19 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
 from fairflows.exceptions import DataError
 
 FloatArray = NDArray[np.float64]
+Numbers = FloatArray | np.float64
+"""Numbers of any shape: NumPy computes scalars from arrays without axes."""
 
 MOST_LOG_DENSITIES = 2**28
 """The most numbers that a table of log-densities may have: 2 GiB in double precision."""
 SOON_COMPUTED = 8_000_000
-"""Log-densities that are computed in about 20 s on one thread: as many as nobody has to ask for."""
+"""Log-densities that are computed in about 20 s on one thread, and so without being asked for."""
 
 
 def checked_delta(delta: float) -> float:
@@ -41,7 +44,7 @@ def delta_of_look(delta: float, look: int) -> float:
     return checked_delta(delta) * 6 / (math.pi * look) ** 2
 
 
-def checked_table(log_densities: ArrayLike) -> FloatArray:
+def checked_table(log_densities: ArrayLike) -> Float[FloatArray, "N K K"]:
     """Check the table (N, K drawn, K density): row i holds log p̂_b(z_i^a), one draw z_i^a from every group a."""
     table = np.asarray(log_densities, dtype=np.float64)
     if table.ndim != 3 or table.shape[1] != table.shape[2] or table.shape[1] < 2 or len(table) == 0:
@@ -58,7 +61,7 @@ seeds are small numbers."""
 
 
 def affordable_draws(n: int, n_groups: int) -> int:
-    """Return n, or fewer draws where their log-densities under all K groups would take long."""
+    """Cap n so that K² log-densities per draw stay affordable."""
     return max(1, min(n, min(SOON_COMPUTED, MOST_LOG_DENSITIES) // n_groups**2))
 
 
@@ -73,7 +76,7 @@ def checked_draws(n: int, n_groups: int) -> int:
     return n
 
 
-def checked_counts(counts: ArrayLike) -> FloatArray:
+def checked_counts(counts: ArrayLike) -> Float[FloatArray, "*tables K k"]:
     """Check counts per group and cell, shape (..., K, k); leading axes hold repetitions."""
     counts = np.asarray(counts, dtype=np.float64)
     if counts.ndim < 2 or counts.shape[-2] < 2 or counts.shape[-1] < 1:
@@ -83,7 +86,7 @@ def checked_counts(counts: ArrayLike) -> FloatArray:
     return counts
 
 
-def checked_probabilities(probabilities: ArrayLike) -> FloatArray:
+def checked_probabilities(probabilities: ArrayLike) -> Float[FloatArray, "*tables K k"]:
     """Check cell probabilities per group, shape (..., K, k), each group's summing to one."""
     probabilities = np.asarray(probabilities, dtype=np.float64)
     if probabilities.ndim < 2 or probabilities.shape[-2] < 2:
@@ -99,7 +102,7 @@ def checked_probabilities(probabilities: ArrayLike) -> FloatArray:
     return probabilities
 
 
-def checked_priors(priors: ArrayLike | None, n_groups: int) -> FloatArray:
+def checked_priors(priors: ArrayLike | None, n_groups: int) -> Float[FloatArray, " {n_groups}"]:
     """Check π, the share of each group where the adversary works; None means equal shares."""
     if priors is None:
         return np.full(n_groups, 1 / n_groups)
@@ -111,7 +114,7 @@ def checked_priors(priors: ArrayLike | None, n_groups: int) -> FloatArray:
     return priors
 
 
-def checked_distance(distance: ArrayLike, name: str = "distance") -> FloatArray:
+def checked_distance(distance: ArrayLike, name: str = "distance") -> Float[FloatArray, "*any"]:
     """Check that statistical distances are in [0, 1]."""
     distance = np.asarray(distance, dtype=np.float64)
     if not np.all((distance >= 0) & (distance <= 1)):
@@ -119,14 +122,18 @@ def checked_distance(distance: ArrayLike, name: str = "distance") -> FloatArray:
     return distance
 
 
-def plain(value: FloatArray) -> FloatArray | float:
+def plain(value: Float[Numbers, "*tables"]) -> Float[FloatArray, "*tables"] | float:
     """Return a Python float for one number, the array where there are leading axes."""
     return float(value) if value.ndim == 0 else value
 
 
 def smallest_true(
-    condition: Callable[[FloatArray], NDArray[np.bool_]], low: FloatArray, high: FloatArray, *, halvings: int
-) -> FloatArray:
+    condition: Callable[[FloatArray], NDArray[np.bool_]],
+    low: Float[FloatArray, "*any"],
+    high: Float[FloatArray, "*any"],
+    *,
+    halvings: int,
+) -> Float[FloatArray, "*any"]:
     """Return the smallest argument for which a monotone condition holds, from above.
 
     The condition must hold at `high`, and once true stay true to the right. The result is the upper end of the bracket,

@@ -16,6 +16,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
@@ -119,7 +120,7 @@ def blocks_p_value(blocks: ArrayLike, counts: ArrayLike) -> float:
     return min(1.0, 2 * (1 + at_least) / (1 + _FEWEST_DRAWS))
 
 
-def even_blocks(n_persons: int, n_cells: int) -> IntArray:
+def even_blocks(n_persons: int, n_cells: int) -> Int[IntArray, " {n_cells}"]:
     """Return the blocks of leaves that are cut by halves: a node with k leaves sends the share ⌊k/2⌋/k to its left.
 
     Parameters
@@ -145,7 +146,7 @@ def even_blocks(n_persons: int, n_cells: int) -> IntArray:
     return blocks
 
 
-def blocks_to_the_left(blocks: IntArray, share: ArrayLike) -> IntArray:
+def blocks_to_the_left(blocks: Int[IntArray, "*nodes"], share: ArrayLike) -> Int[IntArray, "*cuts"]:
     """Return i, the blocks on the left of nodes with so many blocks, for the share that goes there."""
     return np.floor(blocks * np.asarray(share) + 0.5).astype(np.int64)
 
@@ -156,7 +157,7 @@ def pair_spread(n_persons: ArrayLike) -> float:
     return float(np.sqrt((1 / smallest).sum())) if (smallest > 0).all() else math.inf
 
 
-def checked_blocks(blocks: ArrayLike) -> IntArray:
+def checked_blocks(blocks: ArrayLike) -> Int[IntArray, "K k"]:
     """Return blocks as integers of shape (K, k), all of them positive."""
     given = np.asarray(blocks)
     if given.ndim != 2 or given.shape[0] < 2 or given.shape[1] < 1:
@@ -166,7 +167,9 @@ def checked_blocks(blocks: ArrayLike) -> IntArray:
     return given.astype(np.int64)
 
 
-def _drawn_distances(blocks: IntArray, n_draws: int, sizes: IntArray | None = None) -> FloatArray:
+def _drawn_distances(
+    blocks: Int[IntArray, "K k"], n_draws: int, sizes: Int[IntArray, " K"] | None = None
+) -> Float[FloatArray, " {n_draws}"]:
     """Draw the largest distance between two groups, of true probabilities or of counts of `sizes` fresh persons."""
     generator, most, found = np.random.default_rng(_SEED), max(1, _NUMBERS_AT_ONCE // blocks.size), []
     for start in range(0, n_draws, most):
@@ -178,7 +181,7 @@ def _drawn_distances(blocks: IntArray, n_draws: int, sizes: IntArray | None = No
     return np.concatenate(found)
 
 
-def _largest_distance(p: FloatArray) -> FloatArray:
-    """Return max_{a<b} ½ Σ_j |p_aj - p_bj| of laws of shape (n, K, k)."""
+def _largest_distance(p: Float[FloatArray, "n K k"]) -> Float[FloatArray, " n"]:
+    """Return max_{a<b} ½ Σ_j |p_aj - p_bj|."""
     K = p.shape[1]
     return np.max([np.abs(p[:, a] - p[:, b]).sum(axis=1) / 2 for a in range(K) for b in range(a)], axis=0)

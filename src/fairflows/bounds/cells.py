@@ -1,7 +1,7 @@
 """Laws on finitely many cells: their exact distance where they are known, bounds where persons were counted.
 
-The bounds are distribution-free, about the true law, for a release of one cell per person. The map from a person to her
-cell (codec ranges, scores, edges, the number of cells) must be fixed before the certifying persons are looked at, and
+The bounds are distribution-free, about the true law, for a release of one cell per person. The map from persons to
+cells (codec ranges, scores, edges, the number of cells) must be fixed before the certifying persons are looked at, and
 each of them gives one row. Nothing else is assumed about the law.
 
 The receiver of a certificate can compute its bounds again from the counts that are printed in it. A cell in which a
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike, NDArray
 
 from fairflows.bounds.arguments import (
@@ -29,7 +30,7 @@ FEWEST_PERSONS = 10
 """A cell in which a group has fewer persons than this, and not none, is merged."""
 
 
-def total_variation(p: ArrayLike) -> FloatArray:
+def total_variation(p: ArrayLike) -> Float[FloatArray, "*tables K K"]:
     """Return TV_ab = ½ Σ_i |p_a,i - p_b,i| for all pairs of K laws on k cells: (..., K, k) in, (..., K, K) out."""
     p = np.asarray(p, dtype=np.float64)
     distances = np.zeros((*p.shape[:-1], p.shape[-2]))
@@ -38,7 +39,7 @@ def total_variation(p: ArrayLike) -> FloatArray:
     return distances
 
 
-def exact_statistical_distance(probabilities: ArrayLike) -> FloatArray | float:
+def exact_statistical_distance(probabilities: ArrayLike) -> Float[FloatArray, "*tables"] | float:
     r"""Return the largest statistical distance between two groups whose cell probabilities are known.
 
     .. math:: Δ = \max_{a,b} \tfrac12 \sum_i |p_a(i) - p_b(i)|
@@ -58,7 +59,9 @@ def exact_statistical_distance(probabilities: ArrayLike) -> FloatArray | float:
     return plain(np.minimum(total_variation(checked_probabilities(probabilities)).max(axis=(-2, -1)), 1))
 
 
-def exact_adversary_accuracy(probabilities: ArrayLike, priors: ArrayLike | None = None) -> FloatArray | float:
+def exact_adversary_accuracy(
+    probabilities: ArrayLike, priors: ArrayLike | None = None
+) -> Float[FloatArray, "*tables"] | float:
     r"""Return the accuracy of the best guess of the group from the cell, A* = Σ_i max_a π_a p_a(i).
 
     Parameters
@@ -78,7 +81,7 @@ def exact_adversary_accuracy(probabilities: ArrayLike, priors: ArrayLike | None 
     return plain(np.minimum((priors[:, None] * probabilities).max(axis=-2).sum(axis=-1), 1))
 
 
-def cell_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | float:
+def cell_upper_bound(counts: ArrayLike, delta: float) -> Float[FloatArray, "*tables"] | float:
     r"""Return an upper bound on the true statistical distance between groups, seen through the released cell.
 
     .. math:: U = \min\Bigl(1,\; \tfrac12 \sum_i \Bigl|\frac{c_{0,i}}{n_0} - \frac{c_{1,i}}{n_1}\Bigr|
@@ -113,7 +116,7 @@ def cell_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | float:
     return merged_upper_bound(counts, np.zeros(counts.shape[:-1]), delta)
 
 
-def cell_radius(n: ArrayLike, delta: float) -> FloatArray:
+def cell_radius(n: ArrayLike, delta: float) -> Float[FloatArray, "*tables K K"]:
     """Return the term that `cell_upper_bound` adds for each pair: shape (..., K) in, (..., K, K) out.
 
     Parameters
@@ -139,13 +142,13 @@ def cell_radius(n: ArrayLike, delta: float) -> FloatArray:
     return np.where(other & (together < pairs.max(axis=(-2, -1), keepdims=True)), together, pairs)
 
 
-def has_few_persons(counts: ArrayLike) -> NDArray[np.bool_]:
+def has_few_persons(counts: ArrayLike) -> Bool[NDArray[np.bool_], "*any"]:
     """Return which counts are between 1 and 9."""
     counts = np.asarray(counts)
     return (counts > 0) & (counts < FEWEST_PERSONS)
 
 
-def cells_to_merge(counts: ArrayLike) -> NDArray[np.bool_]:
+def cells_to_merge(counts: ArrayLike) -> Bool[NDArray[np.bool_], " k"]:
     """Return which of k cells are merged into one entry, so that no printed number is of 1 to 9 persons.
 
     These are the cells with such a number. Where all of them together still have too few persons of a group, which
@@ -170,7 +173,7 @@ def cells_to_merge(counts: ArrayLike) -> NDArray[np.bool_]:
         merged[np.where(helps, cost, np.inf).argmin()] = True
 
 
-def merged_distance(counts: ArrayLike, merged: ArrayLike) -> FloatArray:
+def merged_distance(counts: ArrayLike, merged: ArrayLike) -> Float[FloatArray, "*tables K K"]:
     r"""Return the largest distance (..., K, K) between two groups that counts with merged cells allow.
 
     .. math:: \tfrac12 \sum_i \Bigl|\frac{c_{a,i}}{n_a} - \frac{c_{b,i}}{n_b}\Bigr|
@@ -192,7 +195,7 @@ def merged_distance(counts: ArrayLike, merged: ArrayLike) -> FloatArray:
     return total_variation(p) + np.where(other, (mu[..., :, None] + mu[..., None, :]) / 2, 0)
 
 
-def merged_upper_bound(counts: ArrayLike, merged: ArrayLike, delta: float) -> FloatArray | float:
+def merged_upper_bound(counts: ArrayLike, merged: ArrayLike, delta: float) -> Float[FloatArray, "*tables"] | float:
     """Return `cell_upper_bound` from counts with merged cells: an upper bound on the true statistical distance.
 
     Parameters
@@ -214,12 +217,12 @@ def merged_upper_bound(counts: ArrayLike, merged: ArrayLike, delta: float) -> Fl
     return plain(np.minimum(bounds.max(axis=(-2, -1)), 1))
 
 
-def _frequencies(counts: FloatArray) -> FloatArray:
+def _frequencies(counts: Float[FloatArray, "*tables K k"]) -> Float[FloatArray, "*tables K k"]:
     n = counts.sum(axis=-1, keepdims=True)
     return counts / np.where(n > 0, n, 1)
 
 
-def _variance(n: ArrayLike) -> FloatArray:
+def _variance(n: ArrayLike) -> Float[FloatArray, "*tables K"]:
     """Return 1/n, which is infinite for n = 0, so that the bound is 1."""
     n = np.asarray(n, dtype=np.float64)
     return np.where(n > 0, 1 / np.where(n > 0, n, 1), np.inf)

@@ -84,4 +84,5 @@ def rounded_down(bound: float, digits: int = 4) -> str:
 def _on_grid(bound: float, digits: int, to_whole: Callable[[float], int]) -> float:
     scaled = bound * 10**digits
     nearest = round(scaled)
-    return (nearest if abs(scaled - nearest) < 1e-9 else to_whole(scaled)) / 10**digits  # 0.05 is no 0.0501
+    is_on_grid = abs(scaled - nearest) < 1e-9  # 0.05 stays 0.0500
+    return (nearest if is_on_grid else to_whole(scaled)) / 10**digits

@@ -6,10 +6,11 @@ import math
 from typing import Literal, get_args
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from fairflows.bounds.arguments import FloatArray, checked_delta, plain
+from fairflows.bounds.arguments import FloatArray, Numbers, checked_delta, plain
 from fairflows.exceptions import DataError, check_choice
 
 Method = Literal["clopper-pearson", "hoeffding"]
@@ -17,7 +18,7 @@ Method = Literal["clopper-pearson", "hoeffding"]
 
 def attack_lower_bound(
     k: ArrayLike, n: ArrayLike, delta: float, *, method: Method = "clopper-pearson", groups: tuple[int, int] = (0, 1)
-) -> FloatArray | float:
+) -> Float[FloatArray, "*adversaries"] | float:
     r"""Return a lower bound on the true statistical distance, from an adversary's decisions on test persons.
 
     The adversary g answers 1 for k_a of n_a persons of group a. In no two groups a, b do its true rates differ by more
@@ -74,14 +75,14 @@ def attack_lower_bound(
     return plain(np.clip(bound, 0, 1))
 
 
-def clopper_pearson_lower(k: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
+def clopper_pearson_lower(k: ArrayLike, n: ArrayLike, alpha: float) -> Float[FloatArray, "*any"]:
     """Return the one-sided lower limit on a rate, k of n seen: the α-quantile of Beta(k, n - k + 1); 0 at k = 0."""
     k, n = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64))
     some = k > 0
     return np.where(some, betaincinv(np.where(some, k, 1), n - k + 1, alpha), 0)
 
 
-def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
+def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, alpha: float) -> Float[Numbers, "*any"]:
     """Return the one-sided upper limit on a rate: one minus the lower limit of the other outcome; 1 at k = n."""
     k, n = np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64)
     return 1 - clopper_pearson_lower(n - k, n, alpha)

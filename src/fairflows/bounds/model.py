@@ -13,6 +13,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike, NDArray
 
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_table, plain, smallest_true
@@ -23,7 +24,7 @@ _LARGEST_STAKE = 1 - 1e-6
 _HALVINGS = 30  # 1e-9, far below any width that a sample can reach
 
 
-def betting_upper_bound(x: ArrayLike, delta: float) -> FloatArray | float:
+def betting_upper_bound(x: ArrayLike, delta: float) -> Float[FloatArray, "*samples"] | float:
     r"""Return an upper bound on a mean that holds with probability at least 1 - δ, for any law on [0, 1].
 
     A gambler who believes that the mean is m bets on the next X being smaller; her capital
@@ -65,7 +66,7 @@ def betting_upper_bound(x: ArrayLike, delta: float) -> FloatArray | float:
     stakes = _stakes(x, L)
     capital = np.empty_like(x)
 
-    def rich_enough(m: FloatArray) -> NDArray[np.bool_]:
+    def rich_enough(m: FloatArray) -> Bool[NDArray[np.bool_], "*samples"]:
         # Monotone in m: the stakes do not depend on it and are positive, so every factor 1 + λ(m - X), its logarithm,
         # each partial sum and their maximum grow with m. Rounded subtraction, product and sum keep order as well.
         np.subtract(m[..., None], x, out=capital)
@@ -78,7 +79,7 @@ def betting_upper_bound(x: ArrayLike, delta: float) -> FloatArray | float:
     return plain(smallest_true(rich_enough, np.zeros_like(ones), ones, halvings=_HALVINGS))
 
 
-def _checked_numbers(x: ArrayLike) -> FloatArray:
+def _checked_numbers(x: ArrayLike) -> Float[FloatArray, "*samples N"]:
     x = np.asarray(x, dtype=np.float64)
     if x.ndim == 0:
         raise DataError("x must hold a sample along its last axis; got a single number.")
@@ -88,7 +89,7 @@ def _checked_numbers(x: ArrayLike) -> FloatArray:
     return x
 
 
-def _stakes(x: FloatArray, L: float) -> FloatArray:
+def _stakes(x: Float[FloatArray, "*samples N"], L: float) -> Float[FloatArray, "*samples N"]:
     """Return λ_1, ..., λ_N: each depends only on the numbers before its own, so the capital is a martingale."""
     N = x.shape[-1]
     t = np.arange(1, N + 1)
@@ -103,7 +104,7 @@ def _stakes(x: FloatArray, L: float) -> FloatArray:
 _NUMBERS_AT_A_TIME = 2**22
 
 
-def distance_terms(log_densities: ArrayLike) -> FloatArray:
+def distance_terms(log_densities: ArrayLike) -> Float[FloatArray, "pairs N"]:
     r"""Return the independent numbers in [0, 1] whose mean is the statistical distance, for each pair of groups.
 
     .. math:: X_i = \tfrac12 \bigl(|\tanh(u(z_i^a)/2)| + |\tanh(u(z_i^b)/2)|\bigr), \quad
@@ -234,13 +235,13 @@ def adversary_accuracy(log_densities: ArrayLike, priors: ArrayLike | None = None
     return total / len(table)
 
 
-def _pair_terms(table: FloatArray, a: int, b: int) -> FloatArray:
+def _pair_terms(table: Float[FloatArray, "N K K"], a: int, b: int) -> Float[FloatArray, " N"]:
     with np.errstate(invalid="ignore"):  # inf - inf is NaN
         u_a, u_b = table[:, a, a] - table[:, a, b], table[:, b, a] - table[:, b, b]
     return (_told_apart(u_a) + _told_apart(u_b)) / 2
 
 
-def _told_apart(u: FloatArray) -> FloatArray:
+def _told_apart(u: Float[FloatArray, " N"]) -> Float[FloatArray, " N"]:
     """|tanh(u/2)|, where NaN counts as 1."""
     told_apart = np.abs(np.tanh(u / 2))
     return np.where(np.isnan(told_apart), 1.0, told_apart)

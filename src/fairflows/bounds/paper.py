@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from fairflows.bounds.arguments import FloatArray, checked_counts, checked_delta, checked_table, plain, smallest_true
@@ -63,7 +64,7 @@ def sign_upper_bound(log_densities: ArrayLike, delta: float) -> float:
     return min(1.0, sign_estimate(table) + hoeffding_radius(n, checked_delta(delta) / math.comb(K, 2)))
 
 
-def kl_upper_bound(symmetrised_kl: ArrayLike) -> FloatArray | float:
+def kl_upper_bound(symmetrised_kl: ArrayLike) -> Float[FloatArray, "*any"] | float:
     r"""Return the largest statistical distance of two laws with J = KL(p, q) + KL(q, p) (Lemma 5.3, made tight).
 
     .. math:: J \ge 4 Δ \,\mathrm{artanh}\, Δ
@@ -85,12 +86,12 @@ def kl_upper_bound(symmetrised_kl: ArrayLike) -> FloatArray | float:
     if not np.all(J >= 0):
         raise DataError("symmetrised_kl must not be negative or NaN.")
     # With Δ = tanh v the relation is v·tanh(v) = J/4, well scaled for every J; v(1 - tanh v) < 1 gives the bracket.
-    quarter = np.minimum(J / 4, 100)  # tanh(100) is 1 to the last bit
+    quarter = np.asarray(np.minimum(J / 4, 100))  # tanh(100) is 1 to the last bit
     v = smallest_true(lambda v: v * np.tanh(v) >= quarter, np.zeros_like(quarter), quarter + 1, halvings=60)
     return plain(np.tanh(np.where(J > 0, v, 0)))
 
 
-def weissman_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | float:
+def weissman_upper_bound(counts: ArrayLike, delta: float) -> Float[FloatArray, "*tables"] | float:
     r"""Return a bound on the distance of two groups from a bound on each group's own deviation.
 
     .. math:: Δ \le \widehat{TV} + \tfrac12 \sum_a \sqrt{\frac{2}{n_a} \log\frac{2 (2^k - 2)}{δ}}
@@ -124,7 +125,7 @@ def fare_upper_bound(
     *,
     delta_base: float = 0.005,
     delta_sum: float = 0.005,
-) -> FloatArray | float:
+) -> Float[FloatArray, "*tables"] | float:
     r"""Return the certificate of FARE for two groups, as its authors compute it, from three independent sets of rows.
 
     The balanced accuracy of the best adversary is :math:`\sum_i P(i) \max_a P(a | i) / 2P(a)`. On one set, a two-sided
@@ -173,7 +174,7 @@ def fare_upper_bound(
     return plain(np.clip(2 * accuracy - 1, 0, 1))
 
 
-def _pair_sign_estimate(table: FloatArray, a: int, b: int) -> float:
+def _pair_sign_estimate(table: Float[FloatArray, "N K K"], a: int, b: int) -> float:
     with np.errstate(invalid="ignore"):  # inf - inf is NaN
         u_a, u_b = table[:, a, a] - table[:, a, b], table[:, b, a] - table[:, b, b]
     says_b_given_a = np.where(np.isnan(u_a), False, u_a <= 0)
@@ -181,7 +182,7 @@ def _pair_sign_estimate(table: FloatArray, a: int, b: int) -> float:
     return float(abs(says_b_given_b.mean() - says_b_given_a.mean()))
 
 
-def _two_groups(counts: ArrayLike) -> FloatArray:
+def _two_groups(counts: ArrayLike) -> Float[FloatArray, "*tables 2 k"]:
     counts = checked_counts(counts)
     if counts.shape[-2] != 2:
         raise DataError(

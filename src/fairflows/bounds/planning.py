@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy.special import ndtri, pdtr
 from scipy.stats import norm
 
-from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities
+from fairflows.bounds.arguments import FloatArray, Numbers, checked_delta, checked_priors, checked_probabilities
 from fairflows.bounds.blocks import IntArray, blocks_upper_bound, even_blocks, foreseen_blocks_bound, pair_spread
 from fairflows.bounds.cells import FEWEST_PERSONS, cell_radius, total_variation
 from fairflows.bounds.shared_table import known_share_distance, mean_of_folded_normal
@@ -34,8 +35,8 @@ _FEW = 8  # cells, for which a formula foresees the bound badly
 _ATTEMPTS = 8
 _ROOM = 1.015  # by which the 95 % point of counted cells may exceed that of the planned ones
 
-Blocks = Callable[[int], IntArray]
-"""Given a number of cells k, the blocks (K, k) of each group."""
+Blocks = Callable[[int], Int[IntArray, "K k"]]
+"""Given a number of cells k, the blocks of each group."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,9 @@ def _plan(
     return CellPlan(target, k, known_half(of_table(k)), None) if k >= 2 else None
 
 
-def known_and_matched(n_persons: ArrayLike, n_matched: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
+def known_and_matched(
+    n_persons: ArrayLike, n_matched: ArrayLike | None
+) -> tuple[Float[FloatArray, " K"], Float[FloatArray, " K"]]:
     """Return the persons of each group that Δ(½) is planned with, and those that a table is cut at."""
     n = np.asarray(n_persons, dtype=np.float64)
     if n_matched is None:
@@ -182,12 +185,12 @@ def _most_within(
     return max((k for k in range(2, min(most, _FEW) + 1) if bound(blocks_of(k)) <= target), default=0)
 
 
-def known_half(blocks: IntArray) -> float:
+def known_half(blocks: Int[IntArray, "K k"]) -> float:
     """Return the 95 % point of Δ(½) to expect of matched cells with these blocks."""
     return known_share_distance(blocks, 0.5, None if blocks.shape[1] <= _FEW else blocks.sum(axis=1))[1]
 
 
-def _expected_blocks(n: IntArray, k: int, spend: float) -> IntArray:
+def _expected_blocks(n: Int[IntArray, " K"], k: int, spend: float) -> Int[IntArray, "K {k}"]:
     """Return the blocks of k leaves of equal size; the root's rates are not known yet, but for their difference."""
     if not spend:
         return np.stack([even_blocks(int(size), k) for size in n])
@@ -221,7 +224,9 @@ def most_useful_within(told: ArrayLike, use: ArrayLike, limit: float) -> int | N
     return int(within[np.lexsort([told[within], -use[within]])[0]])
 
 
-def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def expected_cell_distance(
+    probabilities: ArrayLike, n: ArrayLike
+) -> tuple[Float[FloatArray, "*tables K K"], Float[FloatArray, "*tables K K"]]:
     r"""Return mean and standard deviation (..., K, K) of the observed distance, if these are the cell probabilities.
 
     .. math:: E\,\widehat{TV} \approx \tfrac12 \sum_i \Bigl[σ_i \sqrt{2/π}\, e^{-d_i^2 / 2σ_i^2}
@@ -251,7 +256,7 @@ def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> tuple[Floa
 
 def planned_cell_bound(
     probabilities: ArrayLike, n: ArrayLike, delta: float, *, chance: float = 0.5, counted_from: ArrayLike | None = None
-) -> FloatArray:
+) -> Float[Numbers, "*tables"]:
     """Return the bound to expect in a certificate for these cells with n persons of each group.
 
     It is a `merged_upper_bound`: what the groups have in common in cells of few persons counts as distance. Compute it
@@ -283,7 +288,7 @@ def planned_cell_bound(
     return np.minimum((observed + cell_radius(n, delta)).max(axis=(-2, -1)), 1)
 
 
-def rows_needed(target: float, delta: float, shares: ArrayLike = (0.5, 0.5)) -> IntArray:
+def rows_needed(target: float, delta: float, shares: ArrayLike = (0.5, 0.5)) -> Int[IntArray, " K"]:
     """Return the persons of each group that a target distance takes at least, with cells that reveal nothing.
 
     Parameters
@@ -331,7 +336,9 @@ def check_reachable(n: Mapping[str, int], delta: float, *, target: float | None 
     )
 
 
-def _expected_cost_of_merging(probabilities: ArrayLike, n: FloatArray) -> FloatArray:
+def _expected_cost_of_merging(
+    probabilities: ArrayLike, n: Float[FloatArray, "*tables K"]
+) -> Float[FloatArray, "*tables K K"]:
     """Return the common mass of two groups in cells that will be merged, Σ_i P(i is merged) · min(p_a,i, p_b,i).
 
     Counts are approximated by Poisson's law; cells that are merged only to help others are left out.

@@ -10,10 +10,11 @@ import math
 from itertools import combinations
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, ndtr
 
-from fairflows.bounds.arguments import FloatArray, checked_counts
+from fairflows.bounds.arguments import FloatArray, Numbers, checked_counts
 from fairflows.bounds.cells import total_variation
 from fairflows.exceptions import DataError
 
@@ -22,8 +23,6 @@ _DEVIATIONS = 9  # standard deviations of a hypergeometric law that are summed o
 _POINT = 0.95
 _SKEWNESS = 0.995  # of |N(0, 1)|
 _FROM_ABOVE = 1.05  # by which the deviation is taken larger, so that simulations stay below the point
-_EVEN_MEAN = 0.399  # of the distance of even matched cells, times sqrt(k - 1): ½ sqrt(2/π)
-_EVEN_DEVIATION = _FROM_ABOVE * 0.3014  # of the same, whatever k is: ½ sqrt(1 - 2/π)
 _STEPS = 1_001  # of the grid on which a law is tabulated
 
 _MOST_EXACT = 10_000_000  # rows of a group: the time grows with their root, and a certificate may claim any number
@@ -130,8 +129,8 @@ def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike |
     return min(1.0, means[0] if len(means) == 1 else mean), min(1.0, point + of_one_row)
 
 
-def _spread_of_distance(p: FloatArray, w: FloatArray) -> tuple[float, float]:
-    r"""Bound the standard deviation and the skewness of ½ Σ_j |X_j| from above, given a pair of laws p (2, k).
+def _spread_of_distance(p: Float[FloatArray, "2 k"], w: Float[FloatArray, "2 1"]) -> tuple[float, float]:
+    r"""Bound the standard deviation and the skewness of ½ Σ_j |X_j| from above, given a pair of laws p.
 
     The X_j are normal with the means d_j = p_0j - p_1j and Cov(X_i, X_j) = Σ_a w_a p_ai (1{i = j} - p_aj). The linear
     part of |X_j| in Hermite's polynomials is s_j (X_j - d_j); the variance of their sum is A. The rest of |X_j| has a
@@ -156,7 +155,9 @@ def _spread_of_distance(p: FloatArray, w: FloatArray) -> tuple[float, float]:
     return math.sqrt(A + B) / 2, _SKEWNESS / math.sqrt(max(1.0, n_terms - 1)) * (B / (A + B)) ** 1.5
 
 
-def _law_of_largest(mean: FloatArray, deviation: FloatArray, skew: FloatArray) -> tuple[float, float]:
+def _law_of_largest(
+    mean: Float[FloatArray, " pairs"], deviation: Float[FloatArray, " pairs"], skew: Float[FloatArray, " pairs"]
+) -> tuple[float, float]:
     """Return the mean and the 95 % point of the largest of independent numbers with these moments.
 
     A number is m + σ(Z + γ(Z² - 1)/6), with Z standard normal: the first terms of Cornish and Fisher.
@@ -168,7 +169,7 @@ def _law_of_largest(mean: FloatArray, deviation: FloatArray, skew: FloatArray) -
     return float(x[0] + np.trapezoid(1 - F, x)), float(np.interp(_POINT, F, x))
 
 
-Law = tuple[FloatArray, FloatArray]
+Law = tuple[Float[FloatArray, " _"], Float[FloatArray, " _"]]
 """The values of a discrete law in rising order, and its distribution function at each of them."""
 
 
@@ -183,11 +184,11 @@ def _rest_law(n: int, count: int, left: int) -> Law:
     return x / left, np.minimum(np.cumsum(p / p.sum()), 1.0)
 
 
-def _log_choose(n: int, k: NDArray) -> FloatArray:
+def _log_choose(n: int, k: Int[NDArray, "*values"]) -> Float[Numbers, "*values"]:
     return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
 
 
-def _mean_distance(counts: NDArray, left: list[int]) -> float:
+def _mean_distance(counts: Int[NDArray, "2 k"], left: list[int]) -> float:
     """Return ½ Σ_j E|x_j/R_0 - y_j/R_1| for two groups; cells of equal counts are computed once."""
     n = counts.sum(axis=1).tolist()
     distinct, times = np.unique(counts, axis=1, return_counts=True)
@@ -202,7 +203,9 @@ def _mean_difference(one: Law, other: Law) -> float:
     return float(((F * (1 - G) + G * (1 - F))[:-1] * np.diff(steps)).sum())
 
 
-def mean_of_folded_normal(mean: FloatArray, variance: FloatArray) -> FloatArray:
+def mean_of_folded_normal(
+    mean: Float[FloatArray, "*#any"], variance: Float[FloatArray, "*any"]
+) -> Float[FloatArray, "*any"]:
     """Return E|N(mean, variance)|, which is |mean| where nothing varies."""
     sigma = np.sqrt(variance)
     z = np.abs(mean) / np.where(sigma > 0, sigma, 1)

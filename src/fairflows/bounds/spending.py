@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 from fairflows.bounds.arguments import FloatArray
 
 _RATES = 201  # lowest rates that are tried
 
 
-def best_rates(eta: Sequence[FloatArray], spend: float) -> FloatArray:
+def best_rates(eta: Sequence[Float[FloatArray, " _"]], spend: float) -> Float[FloatArray, " K"]:
     """Return the share of each group to decide for, at most `spend` apart, that predicts the label best.
 
     With η the probability of the second class, one array of each group, ρ_a* = P(η > ½ | a) is best for group a by

@@ -14,8 +14,7 @@ from msgspec import Meta
 
 from fairflows.certificate.about import About
 from fairflows.certificate.digest import Contents
-from fairflows.certificate.statements import FOUND_BY, Law, Probability, Statement
-from fairflows.certificate.statements import About as Subject
+from fairflows.certificate.statements import FOUND_BY, Law, Probability, Statement, Subject
 from fairflows.display import html_card
 from fairflows.exceptions import DataError
 from fairflows.report.pictures import draw_certificate

@@ -24,7 +24,7 @@ from fairflows.bounds.shared_table import table_distance
 from fairflows.certificate.about import About
 from fairflows.certificate.certificate import Assumption, Certificate, Released, status_of
 from fairflows.certificate.counting import Counted
-from fairflows.certificate.looks import Look, Looks, open_looks
+from fairflows.certificate.looks import Looks, RecordedLook, open_looks
 from fairflows.certificate.model_hash import model_hash
 from fairflows.certificate.statements import (
     Law,
@@ -163,8 +163,8 @@ def certify(
     certificate = case.certificate(look, audit)
     if any(other.model != case.name for other in others):
         warn_user(
-            "Another model was certified on some of these persons. Never release two models' encodings of one person: "
-            "only the true group's inverses agree on her row."
+            "Another model was certified on some of these persons. Never release two models' encodings of one person, "
+            "because only with the true group's inverses do both decode to the same row."
         )
     return certificate
 
@@ -411,7 +411,7 @@ def attack_statements(found: Audit) -> Iterator[Statement]:
         yield Statement(about="density", by="adversary", group=str(group), distance=float(gap), delta=delta)
 
 
-def _look(case: Case) -> tuple[int, list[Look]]:
+def _look(case: Case) -> tuple[int, list[RecordedLook]]:
     """Record the look that a case is, before anything is computed from the rows; its number, and the other looks.
 
     Knowing the sizes of the groups is not a look at the cells.
@@ -419,7 +419,7 @@ def _look(case: Case) -> tuple[int, list[Look]]:
     with open_looks() as looks:
         rows = RowsSeen.of(case.rows.X, case.rows.persons, looks.key)
         request = request_of(looks, case)
-        look, others = looks.find(rows, case.name, request) if rows.named else (Look(1, case.name, request), [])
+        look, others = looks.find(rows, case.name, request) if rows.named else (RecordedLook(1, case.name, request), [])
         if case.laws:
             check_reachable(case.n, delta_of_look(case.delta, look.number), target=case.target)
         if rows.named:

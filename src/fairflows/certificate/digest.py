@@ -7,7 +7,7 @@ have a SHA-256; those of all rows, sorted, after the names and kinds of the colu
 
     SHA-256( "fairflows contents 1" LF  { length ":" name length ":" kind } LF  { SHA-256( { length ":" value } ) } )
 
-So a file of one row more, or of one value that was changed, has another digest, and nobody can find a second table with
+So a file of one row more, or of one value that was changed, has another digest, and a second table cannot be found with
 the same one. A browser computes it from a CSV file by `fairflows/report/check.js`.
 """
 
@@ -240,7 +240,7 @@ def _with_15_digits(numbers: pa.Array) -> pa.Array:
 
 
 def _number_of(texts: pa.Array) -> pa.Array:
-    """Return texts as numbers, with a decimal point or a decimal comma; missing where one is no number."""
+    """Return texts as numbers, with a decimal point or a decimal comma; missing where a text is not a number."""
     plain = pc.replace_substring_regex(pc.replace_substring(texts, ",", "."), r"^\+", "")
     is_number = pc.match_substring_regex(plain, r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
     return pc.if_else(is_number, plain, pa.scalar(None, pa.string())).cast(pa.float64())

@@ -23,7 +23,7 @@ _FORMAT = 2
 
 
 @dataclass(frozen=True)
-class Look:
+class RecordedLook:
     """One look at persons."""
 
     number: int  # 1 for the first look at these persons
@@ -43,21 +43,21 @@ class Looks:
         """Hash the model, the rows and the settings of a certificate."""
         return fingerprint([repr(part) for part in parts], self.key)
 
-    def at(self, rows: RowsSeen) -> list[Look]:
+    def at(self, rows: RowsSeen) -> list[RecordedLook]:
         """Return the looks at any of these persons, in order of their numbers."""
         recorded = [_read(path, self.key) for path in sorted(self.folder.glob("*.npz"))]
         found = [look for seen, look in recorded if _share_persons(seen, rows)]
         return sorted(found, key=lambda look: (look.number, look.date))
 
-    def find(self, rows: RowsSeen, model: str, request: str) -> tuple[Look, list[Look]]:
+    def find(self, rows: RowsSeen, model: str, request: str) -> tuple[RecordedLook, list[RecordedLook]]:
         """Return the look that a request is, recorded or not, and the other looks at these persons."""
         found = self.at(rows)
         others = [look for look in found if look.request != request]
         known = next((look for look in found if look.request == request), None)
         number = 1 + max(len(found), *(look.number for look in found), 0)
-        return known or Look(number, model, request), others
+        return known or RecordedLook(number, model, request), others
 
-    def record(self, rows: RowsSeen, look: Look) -> Look:
+    def record(self, rows: RowsSeen, look: RecordedLook) -> RecordedLook:
         """Record a look before anything is computed from the rows: a process that is killed later has looked."""
         if look.date:
             return look
@@ -89,8 +89,8 @@ def _share_persons(one: RowsSeen, other: RowsSeen) -> bool:
     return one.under_other_names(other) > 0 or is_part(*sorted((one.contents, other.contents), key=len))
 
 
-def _read(path: Path, key: Key) -> tuple[RowsSeen, Look]:
+def _read(path: Path, key: Key) -> tuple[RowsSeen, RecordedLook]:
     what = "a look at persons that must be counted before they are certified on again"
     facts = ("named", "number", "model", "request", "date")
     (named, *of_look), (persons, contents) = read_entry(path, key, _FORMAT, facts, ("persons", "contents"), what)
-    return RowsSeen(named, persons, contents), Look(*of_look)
+    return RowsSeen(named, persons, contents), RecordedLook(*of_look)

@@ -19,9 +19,9 @@ from fairflows.bounds.blocks import IntArray, blocks_upper_bound
 from fairflows.bounds.cells import merged_distance, merged_upper_bound
 from fairflows.bounds.shared_table import known_share_distance, table_distance
 
-About = Literal["table", "together", "population", "new persons", "model", "attack", "density"]
+Subject = Literal["table", "together", "population", "new persons", "model", "attack", "density"]
 Law = Literal["row", "person"]
-FOUND_BY: dict[About, tuple[str, ...]] = {
+FOUND_BY: dict[Subject, tuple[str, ...]] = {
     "table": ("counted", "undisclosed"),
     "together": ("undisclosed",),
     "population": ("blocks", "held-out"),
@@ -133,7 +133,7 @@ class Statement:
         rows of each group. None without a target, and for statements that no target is about.
     """
 
-    about: About
+    about: Subject
     by: str
     law: Law = "row"
     given: str | None = None
@@ -212,7 +212,7 @@ def table_statement(counts: CellCounts, persons: Mapping[str, float]) -> Stateme
     )
 
 
-def undisclosed_statement(about: About, counts: IntArray, groups: Sequence[str]) -> Statement:
+def undisclosed_statement(about: Subject, counts: IntArray, groups: Sequence[str]) -> Statement:
     """State how far apart the groups of some persons are, one row of each, without their counts (K, k).
 
     Numbers are rounded to the safe side, because counts of a few persons could be computed from all their digits.

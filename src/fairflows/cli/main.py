@@ -163,7 +163,9 @@ def share(
     grouping = None if again is None else read_run(again).grouping
     with locked(out, wait=False), stages():
         say(f"reading {file}")
-        table = reading.table(reading.frame(file), file.name, grouping)
+        frame, time_formats = reading.frame(file)
+        table = reading.table(frame, file.name, grouping)
+        table.time_formats = time_formats
         if reading.identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         for finding in find_problems(table):
@@ -257,7 +259,7 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     from fairflows.table.panels import Panels
     from fairflows.table.prospects import best_bounds, find_names, find_problems
 
-    drop = listed(reading.drop, frame := reading.frame(file))
+    drop = listed(reading.drop, frame := reading.frame(file)[0])
     named = find_names(frame, [*reading.sensitive, *(reading.label or []), *filter(None, [reading.identifier]), *drop])
     reading = replace(reading, drop=[*drop, *named])
     table = reading.table(frame, file.name)

@@ -122,17 +122,17 @@ class Reading(FileFormat):
         _about_file(min=1, help="For a file larger than memory: fit to about so many rows, stream all of them."),
     ] = None
 
-    def frame(self, path: Path) -> pd.DataFrame:
-        """Read all columns of a file, or those rows of it that `sample` asks for."""
+    def frame(self, path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
+        """Read all columns of a file, or those rows of it that `sample` asks for; and how it writes its times."""
         from fairflows.exceptions import DataError
-        from fairflows.table.reading import read_frame
+        from fairflows.table.reading import read_with_formats
         from fairflows.table.sample import sampled_persons
 
         if self.sample is not None:
             if self.identifier is None:
                 raise DataError("sample needs the column that names persons (identifier=...): they keep their cell.")
-            return sampled_persons(path, self.identifier, self.sample, self.text_format)
-        return read_frame(path, identifier=self.identifier, text_format=self.text_format)
+            return sampled_persons(path, self.identifier, self.sample, self.text_format), {}
+        return read_with_formats(path, identifier=self.identifier, text_format=self.text_format)
 
     def table(self, frame: pd.DataFrame, name: str, grouping: Grouping | None = None) -> Table:
         """Return the table of a frame, by default with groups of its own."""

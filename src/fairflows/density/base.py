@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, Protocol, Self
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.distributions import Distribution
 from torch.distributions.transforms import Transform
@@ -26,21 +27,21 @@ class FreshNoise:
     nothing that could be learnt. Everything happens on the device of the rows.
     """
 
-    width: Tensor  # (D,): w, the width of a grid's step; zero where a feature has no noise
-    smoothing: Tensor  # (D,): σ, the deviation of normal noise; zero for categories
+    width: Float[Tensor, " D"]  # w, the width of a grid's step; zero where a feature has no noise
+    smoothing: Float[Tensor, " D"]  # σ, the deviation of normal noise; zero for categories
 
-    def middle(self, s: Tensor) -> Tensor:
+    def middle(self, s: Float[Tensor, "*points D"]) -> Float[Tensor, "*points D"]:
         """Return the rows in the middle of their noise."""
         return torch.logit(s + 0.5 * self.width)
 
-    def add(self, s: Tensor, generator: torch.Generator) -> Tensor:
-        """Return rows x (..., D) of model space from their grid points s (..., D), which lie in (0, 1)."""
+    def add(self, s: Float[Tensor, "*points D"], generator: torch.Generator) -> Float[Tensor, "*points D"]:
+        """Return rows x of model space from their grid points s, which lie in (0, 1)."""
         u = torch.rand(s.shape, generator=generator, device=s.device, dtype=s.dtype)  # uniform on [0, 1)
         normal = torch.randn(s.shape, generator=generator, device=s.device, dtype=s.dtype)
         return torch.logit(s + self.width * u) + self.smoothing * normal
 
 
-def with_noise(rows: Sequence[Tensor], noise: FreshNoise | None, random_state: int) -> list[Tensor]:
+def with_noise(rows: Sequence[Tensor], noise: FreshNoise | None, random_state: int) -> list[Float[Tensor, "_ D"]]:
     """Return the rows of each group with one draw of their noise; as they are, when they have none."""
     if noise is None:
         return list(rows)
@@ -51,11 +52,11 @@ def with_noise(rows: Sequence[Tensor], noise: FreshNoise | None, random_state: i
 class DensityStack(Protocol):
     """G densities of one family, evaluated as one computation."""
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (G, N) of points (G, N, D), row g under density g."""
+    def log_prob(self, x: Float[Tensor, "G N D"]) -> Float[Tensor, "G N"]:
+        """Return log-densities of points, row g under density g."""
 
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return draws (G, n, D)."""
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "G {n} D"]:
+        """Return draws from each."""
 
 
 class Density(nn.Module, ABC):
@@ -73,8 +74,8 @@ class Density(nn.Module, ABC):
     capturable: bool = False  # log_prob may become part of a CUDA graph: it never waits for the device
 
     @abstractmethod
-    def fit(self, x: Tensor, random_state: int = 0) -> Self:
-        """Estimate the density from rows (n, D)."""
+    def fit(self, x: Float[Tensor, "n D"], random_state: int = 0) -> Self:
+        """Estimate the density from rows."""
 
     def fit_groups(
         self, rows: Sequence[Tensor], random_state: int = 0, *, noise: FreshNoise | None = None
@@ -87,19 +88,19 @@ class Density(nn.Module, ABC):
         return [copy.deepcopy(self).fit(checked_rows(x), random_state) for x in with_noise(rows, noise, random_state)]
 
     @abstractmethod
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (...) of points (..., D)."""
+    def log_prob(self, x: Float[Tensor, "*points D"]) -> Float[Tensor, "*points"]:
+        """Return log-densities of points."""
 
     @abstractmethod
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return draws (n, D)."""
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "{n} D"]:
+        """Return n draws."""
 
     @classmethod
     def stack(cls, densities: Sequence[Self]) -> DensityStack | None:
         """Return all of these as one computation, or None where the family has none."""
         return None
 
-    def score(self, x: Tensor) -> float:
+    def score(self, x: Float[Tensor, "n D"]) -> float:
         """Return the mean log-likelihood of rows; held-out rows give an honest figure."""
         with torch.no_grad():
             return float(torch.cat([self.log_prob(part) for part in x.split(8192)]).cpu().double().mean())
@@ -168,7 +169,7 @@ def check_density(density: Density, name: str | None = None) -> None:
         raise DataError(f"log_prob of {name} or its gradient is NaN or infinite at points that it drew itself.")
 
 
-def checked_rows(x: Tensor, name: str = "a group") -> Tensor:
+def checked_rows(x: Tensor, name: str = "a group") -> Float[Tensor, "n D"]:
     """Return the rows of a group; raise unless a density can be estimated from them."""
     if x.ndim != 2:
         raise DataError(f"the rows of {name} must be a table (rows, features); got {x.ndim} axes.")
@@ -229,8 +230,8 @@ class KnownDensity(Density):
         """Return the density itself, because it is known."""
         return self
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (...) of points (..., D)."""
+    def log_prob(self, x: Float[Tensor, "*points D"]) -> Tensor:  # of a shape that `check_density` looks at
+        """Return log-densities of points."""
         return self.distribution.log_prob(x)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
@@ -266,7 +267,7 @@ class InModelSpace(Density):
     low: Tensor
     width: Tensor
 
-    def __init__(self, density: Density, low: Tensor, width: Tensor, alpha: float) -> None:
+    def __init__(self, density: Density, low: Float[Tensor, " _"], width: Float[Tensor, " _"], alpha: float) -> None:
         super().__init__()
         if density.n_features != len(low):
             raise DataError(f"a known density must have the table's {len(low)} dimensions; got {density.n_features}.")
@@ -278,8 +279,8 @@ class InModelSpace(Density):
         self.alpha = alpha
         self.limit = torch.logit(torch.tensor(1 - alpha / 2, dtype=torch.float64)).item()
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log p(x), shape (...), for points (..., D) of model space."""
+    def log_prob(self, x: Float[Tensor, "*points D"]) -> Float[Tensor, "*points"]:
+        """Return log p(x) for points of model space."""
         inside = x.clamp(-self.limit, self.limit)
         edge = torch.sigmoid(inside)
         slope = edge * (1 - edge)
@@ -288,8 +289,8 @@ class InModelSpace(Density):
         v = low + width * (s - self.alpha / 2) / (1 - self.alpha)
         return self.density.log_prob(v) + (slope.log() + (width / (1 - self.alpha)).log()).sum(-1)
 
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return n draws of x, (n, D)."""
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "{n} D"]:
+        """Return n draws of x."""
         v = self.density.sample(n, generator)
         s = self.alpha / 2 + (1 - self.alpha) * (v - self.low.to(v)) / self.width.to(v)
         edge = s.clamp(self.alpha / 2, 1 - self.alpha / 2)
@@ -402,8 +403,8 @@ class GroupDensities(nn.Module):
         """Whether log_prob may become part of a CUDA graph."""
         return all(member.capturable for member in self.members)
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (..., K, R) of points (..., K, R, D), each group's rows under its own density."""
+    def log_prob(self, x: Float[Tensor, "*models K R D"]) -> Float[Tensor, "*models K R"]:
+        """Return log-densities of points, each group's rows under its own density."""
         *lead, n_groups, n_rows, n_features = x.shape
         if n_groups != self.n_groups or n_rows % self.n_labels or n_features != self.n_features:
             raise DataError(
@@ -418,7 +419,7 @@ class GroupDensities(nn.Module):
         log_p = torch.stack(alone) if stack is None else stack.log_prob(by_member)
         return log_p.unflatten(1, (blocks.shape[0], -1)).transpose(0, 1).reshape(*lead, n_groups, n_rows)
 
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "K draws D"]:
         """Return draws (K, L·n, D): n of every density, label after label."""
         stack = self._stacked()
         if stack is not None:
@@ -427,7 +428,7 @@ class GroupDensities(nn.Module):
             draws = torch.stack([member.sample(n, generator) for member in self.members])
         return draws.reshape(self.n_groups, self.n_labels * n, self.n_features)
 
-    def score(self, rows: Sequence[Tensor]) -> list[float]:
+    def score(self, rows: Sequence[Float[Tensor, "_ D"]]) -> list[float]:
         """Return mean log-likelihood of each group's held-out rows; with labels, of the K·L blocks of rows."""
         return [member.score(x) for member, x in zip(self.members, rows, strict=True)]
 

@@ -17,6 +17,7 @@ from typing import Literal, Self
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
@@ -26,7 +27,14 @@ from fairflows.bijection.base import BijectiveMap
 from fairflows.bijection.couplings import new_bijection
 from fairflows.codec import one_hot
 from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
-from fairflows.density.cell_counts import CellCounts, CellDensity, FloatArray, IntArray, cell_levels, in_chunks
+from fairflows.density.combinations import (
+    CombinationCounts,
+    CombinationDensity,
+    FloatArray,
+    IntArray,
+    combination_levels,
+    in_chunks,
+)
 from fairflows.steps import AdamSteps, chosen_threads, drawn_rows, milestone_rate
 
 _ROWS_FOR_BIC = 20_000
@@ -72,7 +80,7 @@ class MixtureDensity(Density):
         whitening = torch.as_tensor(mixture.precisions_cholesky_)
         return self._keep(x.shape[1], log_weights=log_weights, means=means, whitening=whitening).to(x)
 
-    def _best_by_bic(self, rows: FloatArray, random_state: int) -> GaussianMixture:
+    def _best_by_bic(self, rows: Float[FloatArray, "n D"], random_state: int) -> GaussianMixture:
         """Return the mixture of least BIC; with very many rows, choose the number on a subset."""
         subset = rows
         if len(rows) > _ROWS_FOR_BIC:
@@ -89,19 +97,19 @@ class MixtureDensity(Density):
                 best, least = mixture, bic
         return best if subset is rows else self._em(rows, best.n_components, random_state)
 
-    def _em(self, rows: FloatArray, n_components: int, random_state: int) -> GaussianMixture:
+    def _em(self, rows: Float[FloatArray, "n D"], n_components: int, random_state: int) -> GaussianMixture:
         mixture = GaussianMixture(n_components, max_iter=200, random_state=random_state)
         with warnings.catch_warnings():
             # A fit that stops at the iteration limit is still a density; held-out scores tell how good it is.
             warnings.simplefilter("ignore", ConvergenceWarning)
             return mixture.fit(rows)
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (...) of points (..., D)."""
+    def log_prob(self, x: Float[Tensor, "*points D"]) -> Float[Tensor, "*points"]:
+        """Return log-densities of points."""
         return MixtureStack([self]).log_prob(x.reshape(1, -1, self.n_features)).view(x.shape[:-1])
 
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return draws (n, D)."""
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "{n} D"]:
+        """Return n draws."""
         return MixtureStack([self]).sample(n, generator)[0]
 
     @classmethod
@@ -133,13 +141,13 @@ class MixtureStack:
             - 0.5 * self.n_features * math.log(2 * math.pi)
         ).unsqueeze(1)
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (G, N) of points (G, N, D)."""
+    def log_prob(self, x: Float[Tensor, "G N D"]) -> Float[Tensor, "G N"]:
+        """Return log-densities of points."""
         y = torch.baddbmm(self._offset, x, self._whitening).unflatten(-1, (self.n_components, self.n_features))
         return torch.logsumexp(self._constant - 0.5 * y.square().sum(-1), dim=-1)
 
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return draws (G, n, D)."""
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "G {n} D"]:
+        """Return draws from each."""
         n_groups = len(self.log_weights)
         component = torch.multinomial(self.log_weights.exp(), n, replacement=True, generator=generator)
         noise = torch.randn(
@@ -155,21 +163,21 @@ def _padded(parts: Sequence[Tensor], length: int, value: float = 0.0) -> Tensor:
 
 
 class FlowStack:
-    """G flows in one bijection of G groups, and the location and scale (G, D) of each."""
+    """G flows in one bijection of G groups, and the location and scale of each."""
 
-    def __init__(self, flows: BijectiveMap, location: Tensor, scale: Tensor):
+    def __init__(self, flows: BijectiveMap, location: Float[Tensor, "G D"], scale: Float[Tensor, "G D"]):
         self._flows = flows
         self._location, self._scale = location.unsqueeze(1), scale.unsqueeze(1)  # (G, 1, D)
         self._constant = -scale.log().sum(-1, keepdim=True) - 0.5 * scale.shape[-1] * math.log(2 * math.pi)
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (G, N) of points (G, N, D)."""
+    def log_prob(self, x: Float[Tensor, "G N D"]) -> Float[Tensor, "G N"]:
+        """Return log-densities of points."""
         z, log_det = self._flows.forward(((x - self._location) / self._scale).unsqueeze(0))
         return self._constant + log_det[0] - 0.5 * z[0].square().sum(-1)
 
     @torch.no_grad()
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return draws (G, n, D)."""
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "G {n} D"]:
+        """Return draws from each."""
         n_groups, _, n_features = self._location.shape
         z = torch.randn(
             n_groups, n, n_features, generator=generator, device=self._scale.device, dtype=self._scale.dtype
@@ -286,12 +294,12 @@ class FlowDensity(Density):
                 steps.set_learning_rate(milestone_rate(self.learning_rate, step, self.n_steps))
                 run(steps.step)
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Return log-densities (...) of points (..., D)."""
+    def log_prob(self, x: Float[Tensor, "*points D"]) -> Float[Tensor, "*points"]:
+        """Return log-densities of points."""
         return self._alone().log_prob(x.reshape(1, -1, self.n_features)).view(x.shape[:-1])
 
-    def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Return draws (n, D)."""
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "{n} D"]:
+        """Return n draws."""
         return self._alone().sample(n, generator)[0]
 
     def _alone(self) -> FlowStack:
@@ -310,14 +318,14 @@ class FlowDensity(Density):
         )
 
 
-class CategoricalMADE(CellDensity):
+class CategoricalMADE(CombinationDensity):
     r"""Masked autoregressive density of D categorical variables (Germain et al., 2015).
 
     .. math:: \log \hat p(x) = \sum_{d=1}^{D} \log \operatorname{softmax}_d(\text{logits}_d(x_1, …, x_{d-1}))_{x_d}
 
     The inputs are one-hot. Hidden units have degrees 1, ..., D−1 in turn: a unit of degree h sees variables up to h;
     the logits of variable d see units of degree below d, and earlier variables directly. So each softmax is a
-    conditional, and the product sums to one over the cells without renormalising.
+    conditional, and the product sums to one over the combinations without renormalising.
 
     Parameters
     ----------
@@ -326,7 +334,7 @@ class CategoricalMADE(CellDensity):
     hidden : sequence of int
         Widths of the hidden layers.
     n_epochs, n_batches : int
-        Passes over the sample's distinct cells, and steps in each pass.
+        Passes over the sample's distinct combinations, and steps in each pass.
     weight_decay : float
         Of Adam, whose rate is divided by 10 half way. The weights kept are the best on validation rows.
     random_state : int
@@ -334,9 +342,9 @@ class CategoricalMADE(CellDensity):
 
     Examples
     --------
-    >>> counts = CellCounts.of(np.array([0, 0, 5, 5] * 10))
+    >>> counts = CombinationCounts.of(np.array([0, 0, 5, 5] * 10))
     >>> density = CategoricalMADE([2, 3], hidden=[8], n_epochs=20).fit(counts, counts)
-    >>> density.log_prob_of_all_cells().shape
+    >>> density.log_prob_of_all().shape
     (6,)
     """
 
@@ -356,7 +364,7 @@ class CategoricalMADE(CellDensity):
         self.n_epochs, self.n_batches = n_epochs, n_batches
         self.weight_decay, self.random_state = weight_decay, random_state
 
-    def fit(self, counts: CellCounts, held_out: CellCounts) -> Self:
+    def fit(self, counts: CombinationCounts, held_out: CombinationCounts) -> Self:
         """Train the network; the best epoch on held-out rows is kept."""
         masks = _masks(self.levels, self.hidden, torch.float32)
         parameters = [p.requires_grad_() for p in self._initial_parameters()]
@@ -384,9 +392,9 @@ class CategoricalMADE(CellDensity):
         self.parameters_ = [p.double() for p in best]
         return self
 
-    def _as_tensors(self, sample: CellCounts) -> tuple[Tensor, Tensor]:
-        """Return the one-hot columns (U, D) that are 1 in each distinct cell, and its share of the sample (U,)."""
-        columns = cell_levels(sample.codes, self.levels) + np.cumsum([0, *self.levels[:-1]])
+    def _as_tensors(self, sample: CombinationCounts) -> tuple[Tensor, Tensor]:
+        """Return the one-hot columns (U, D) that are 1 in each distinct combination, and its share of rows (U,)."""
+        columns = combination_levels(sample.codes, self.levels) + np.cumsum([0, *self.levels[:-1]])
         return torch.from_numpy(columns), torch.from_numpy(sample.weights / sample.weights.sum()).float()
 
     def _log_likelihood(
@@ -397,23 +405,23 @@ class CategoricalMADE(CellDensity):
         log_norms = torch.stack([block.logsumexp(-1) for block in logits.split(self.levels, -1)]).sum(0)
         return (weights * ((x * logits).sum(-1) - log_norms)).sum()
 
-    def _log_prob(self, cells: IntArray) -> FloatArray:
+    def _log_prob(self, combinations: Int[IntArray, "n D"]) -> Float[FloatArray, " n"]:
         first_column = np.cumsum([0, *self.levels[:-1]])
-        return np.take_along_axis(self._log_conditionals(cells), cells + first_column, axis=1).sum(axis=1)
+        return np.take_along_axis(self._log_conditionals(combinations), combinations + first_column, axis=1).sum(axis=1)
 
-    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
-        """Draw n cells, one variable after the other."""
-        cells = np.zeros((n, 0), dtype=np.int64)
+    def sample(self, n: int, generator: np.random.Generator) -> Int[IntArray, "{n} D"]:
+        """Draw n combinations, one variable after the other."""
+        combinations = np.zeros((n, 0), dtype=np.int64)
         for start, stop in pairwise(np.cumsum([0, *self.levels])):
-            cumulative = np.exp(self._log_conditionals(cells)[:, start:stop]).cumsum(axis=1)
+            cumulative = np.exp(self._log_conditionals(combinations)[:, start:stop]).cumsum(axis=1)
             u = generator.random((n, 1)) * cumulative[:, -1:]
-            cells = np.column_stack([cells, (u >= cumulative).sum(axis=1)])
-        return cells
+            combinations = np.column_stack([combinations, (u >= cumulative).sum(axis=1)])
+        return combinations
 
-    def _log_conditionals(self, cells: IntArray) -> FloatArray:
+    def _log_conditionals(self, combinations: Int[IntArray, "n D"]) -> Float[FloatArray, "n n_levels"]:
         """Return log p̂(x_d = l | x_1, ..., x_{d−1}), a column for every level l of every variable d.
 
-        In float64, although the weights were trained in float32: the sum over all cells is 1 to rounding. For
+        In float64, although the weights were trained in float32: the sum over all combinations is 1 to rounding. For
         variable d, prefixes of d − 1 levels will do.
         """
         masks = _masks(self.levels, self.hidden, torch.float64)
@@ -423,7 +431,7 @@ class CategoricalMADE(CellDensity):
             logits = _logits(self.parameters_, masks, torch.from_numpy(one_hot(part, self.levels).toarray()))
             return torch.cat([block.log_softmax(-1) for block in logits.split(self.levels, -1)], -1).numpy()
 
-        return in_chunks(evaluate, cells)
+        return in_chunks(evaluate, combinations)
 
     def _initial_parameters(self) -> list[Tensor]:
         """Return uniform weights within 1/√fan-in, zero biases; the direct connections start at zero."""

@@ -17,6 +17,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 import torch
+from jaxtyping import Float
 from scipy.ndimage import gaussian_filter1d
 from scipy.special import logsumexp
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -40,11 +41,11 @@ _QUANTILE = 1.645  # of the normal law: a gap is larger than the lower bound wit
 class ColumnLaw:
     """The law of one column of noisy rows in model space, as a histogram."""
 
-    edges: FloatArray
-    log_density: FloatArray
+    edges: Float[FloatArray, " n_edges"]
+    log_density: Float[FloatArray, " n_bins"]
 
     @classmethod
-    def of(cls, edges: FloatArray, cumulative: FloatArray, blur: float) -> Self:
+    def of(cls, edges: Float[FloatArray, " n_edges"], cumulative: Float[FloatArray, " n_edges"], blur: float) -> Self:
         """Blur a law, given by its distribution function at the edges of bins."""
         width, mass = edges[1] - edges[0], np.diff(cumulative)
         if blur > 0:
@@ -52,7 +53,7 @@ class ColumnLaw:
         possible = mass + 1e-3 * mass.mean() / len(mass)  # no value is impossible
         return cls(edges, np.log(possible / width))
 
-    def log_prob(self, x: FloatArray) -> FloatArray:
+    def log_prob(self, x: Float[FloatArray, " n"]) -> Float[FloatArray, " n"]:
         """Return the log-density of values; outside of the bins that of the outermost one."""
         place = np.searchsorted(self.edges, x, side="right") - 1
         return self.log_density[np.clip(place, 0, len(self.log_density) - 1)]
@@ -73,7 +74,14 @@ class NoisyRows:
         Seed of the choice among many rows.
     """
 
-    def __init__(self, low: FloatArray, high: FloatArray, sigma: FloatArray, draws: FloatArray, seed: int = 0) -> None:
+    def __init__(
+        self,
+        low: Float[FloatArray, "n D"],
+        high: Float[FloatArray, "n D"],
+        sigma: Float[FloatArray, " D"],
+        draws: Float[FloatArray, "N D"],
+        seed: int = 0,
+    ) -> None:
         step = (high - low).mean(axis=0)
         self._columns = {}
         for j in np.flatnonzero((sigma > 0) | (step > 0)):
@@ -88,12 +96,12 @@ class NoisyRows:
         self._scale = np.sqrt(sigma**2 + step**2 / 12 + 1e-8)
         self._centres = (low[some] + high[some]) / 2 / self._scale
 
-    def column_ratios(self, x: FloatArray) -> FloatArray:
-        """Return log q_j − log p̂_j of each noisy column, (n, columns)."""
+    def column_ratios(self, x: Float[FloatArray, "n D"]) -> Float[FloatArray, "n columns"]:
+        """Return log q_j − log p̂_j of each noisy column."""
         found = [real.log_prob(x[:, j]) - drawn.log_prob(x[:, j]) for j, (real, drawn) in self._columns.items()]
         return np.column_stack(found) if found else np.zeros((len(x), 1))
 
-    def log_prob_of_rows(self, x: FloatArray) -> FloatArray:
+    def log_prob_of_rows(self, x: Float[FloatArray, "n D"]) -> Float[FloatArray, " n"]:
         """Return the log-density of whole rows: each real row under the noise, which is taken for normal."""
         scaled, found = x / self._scale, []
         of_centres = 0.5 * (self._centres**2).sum(axis=1)
@@ -104,7 +112,9 @@ class NoisyRows:
         return np.concatenate(found) - constant
 
 
-def _distribution(low: FloatArray, high: FloatArray, at: FloatArray) -> FloatArray:
+def _distribution(
+    low: Float[FloatArray, " n"], high: Float[FloatArray, " n"], at: Float[FloatArray, " m"]
+) -> Float[FloatArray, " m"]:
     """Return the distribution function of values that are spread evenly over intervals that do not overlap."""
     starts, first, counts = np.unique(low, return_index=True, return_counts=True)
     after = np.cumsum(counts) / len(low)
@@ -121,9 +131,15 @@ class Gap:
 
     @classmethod
     def measure(
-        cls, density: Density, low: FloatArray, high: FloatArray, sigma: FloatArray, x: FloatArray, held: FloatArray
+        cls,
+        density: Density,
+        low: Float[FloatArray, "n D"],
+        high: Float[FloatArray, "n D"],
+        sigma: Float[FloatArray, " D"],
+        x: Float[FloatArray, "n D"],
+        held: Float[FloatArray, "_ D"],
     ) -> Self:
-        """Tell rows x (n, D), whose values stand for intervals, from draws; judge it on held-out rows.
+        """Tell rows x, whose values stand for intervals, from draws; judge it on held-out rows.
 
         Half of the rows are the values behind the noise, from the others a classifier learns.
         """
@@ -133,7 +149,7 @@ class Gap:
             draws = density.sample(max(N_DRAWS, sum(n_draws)), torch.Generator().manual_seed(1)).double().numpy()
         law = NoisyRows(low[:half], high[:half], sigma, draws)
 
-        def told(rows: FloatArray) -> FloatArray:
+        def told(rows: Float[FloatArray, "n D"]) -> Float[FloatArray, "n features"]:
             with torch.no_grad():
                 log_p = density.log_prob(torch.as_tensor(rows, dtype=torch.float32)).numpy()
             ratios = law.column_ratios(rows)

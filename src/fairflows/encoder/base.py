@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from jaxtyping import Float, Int, Shaped
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -57,7 +58,7 @@ class Traits:
     randomised: bool = False  # encoding uses coins or noise, which belong to a person
     draws_rows: bool = False  # the output is a row drawn from the cell, anew at every call
     strength: str = "gamma"  # the setting that a frontier varies
-    n_cells: int | None = None  # the number of cells; None where the output is no cell
+    n_cells: int | None = None  # the number of cells; None where the output is not a cell
     separate_thresholds: bool = False  # thresholds are set at persons who chose no node (`FairTree.learn_apart`)
     cut_twice: bool = False  # the law of blocks covers persons to come
     unit: Literal["row", "person"] = "row"  # what has a cell: each row, or each person with all of their rows
@@ -87,11 +88,11 @@ class Inversion:
 
     names: list[str]  # what each of the D dimensions of model space holds
     rows: pd.DataFrame  # f_b⁻¹(z) as a row of the table
-    # (n, D): the same in table units, before numbers are set on their grids and categories on their levels
-    values: FloatArray
-    x: FloatArray  # (n, D): the same in model space
-    log_prob: FloatArray  # (n,): log p̂_b(x)
-    log_det: FloatArray  # (n,): log |det ∂x/∂z|, so that log p̂_Zb(z) = log_prob + log_det
+    # the same in table units, before numbers are set on their grids and categories on their levels
+    values: Float[FloatArray, "n D"]
+    x: Float[FloatArray, "n D"]  # the same in model space
+    log_prob: Float[FloatArray, " n"]  # log p̂_b(x)
+    log_det: Float[FloatArray, " n"]  # log |det ∂x/∂z|, so that log p̂_Zb(z) = log_prob + log_det
 
 
 class LatentLaw:
@@ -102,11 +103,11 @@ class LatentLaw:
         """Labels with conditional laws."""
         return []
 
-    def exact(self) -> FloatArray | None:
-        """Return the laws over finitely many values, (K, m); None for densities."""
+    def exact(self) -> Float[FloatArray, "K m"] | None:
+        """Return the laws over finitely many values; None for densities."""
         return None
 
-    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
+    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> Float[FloatArray, "{n} K K"]:
         """Draw from every group's law; return the log-density under every group, (n, K drawn, K density)."""
         raise NotImplementedError
 
@@ -157,20 +158,20 @@ class Model(Protocol):
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Encode rows that `read` returned."""
 
-    def cells(self, rows: Rows) -> Cells:
+    def cells(self, rows: Rows) -> Int[Cells, " n"]:
         """Return the cell of each row."""
 
-    def draw(self, cells: Cells) -> pd.DataFrame:
+    def draw(self, cells: Int[Cells, " n"]) -> pd.DataFrame:
         """Return what is released of these cells."""
 
-    def predict_rows(self, rows: Rows) -> np.ndarray:
+    def predict_rows(self, rows: Rows) -> Shaped[np.ndarray, " n"]:
         """Predict the label of rows that `read` returned."""
 
     def latent_law(self) -> LatentLaw | None:
         """Return the groups' laws of encoded rows; None without densities."""
 
     def bound_follows_from(self, table: Table) -> bool | None:
-        """Whether what bounds persons to come follows again from a release's own table; None if nobody can tell."""
+        """Whether the bound on persons to come follows again from a release's own table; None if unknown."""
 
     def already_used(self, table: Table) -> int:
         """Count the persons of a table that certify nothing."""
@@ -353,22 +354,22 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         self.fit(X, y, sensitive_features=sensitive_features)
         return self.transform(X, sensitive_features=sensitive_features)
 
-    def cells(self, rows: Rows) -> Cells:
+    def cells(self, rows: Rows) -> Int[Cells, " n"]:
         """Return the cell of each row, which a certificate counts."""
         raise DataError(f"{type(self).__name__} does not give cells.")
 
-    def draw(self, cells: Cells) -> pd.DataFrame:
+    def draw(self, cells: Int[Cells, " n"]) -> pd.DataFrame:
         """Return the numbers of these cells."""
         return pd.DataFrame({"cell": cells})
 
-    def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
+    def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Shaped[np.ndarray, " n"]:
         """Predict the label from each encoded row, a class or a number."""
         rows = self.read(X, sensitive_features)
         predicted = self.predict_rows(rows)
         rows.outside.warn()
         return predicted
 
-    def predict_rows(self, rows: Rows) -> np.ndarray:
+    def predict_rows(self, rows: Rows) -> Shaped[np.ndarray, " n"]:
         """Predict the label of rows that `read` returned."""
         raise DataError(f"{type(self).__name__} does not predict a label.")
 
@@ -474,7 +475,7 @@ def in_single_precision(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(doubles, np.float32))
 
 
-def cells_of(encoder: Model, table: Table) -> Cells:
+def cells_of(encoder: Model, table: Table) -> Int[Cells, " n"]:
     """Return the cell of each row, with coins that can be repeated."""
     cells, n_cells = np.asarray(encoder.cells(read_repeatable(encoder, table))), encoder.n_cells_ or 0
     wrong = (cells < 0) | (cells >= n_cells)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
+from jaxtyping import Float, Int
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, kron, vstack
 from scipy.spatial import cKDTree
@@ -47,17 +48,18 @@ _CAUTION = 0.95  # how far to go between two of them, of what a straight line sa
 class ScoreBins:
     """Quantile bins of one score, a grid of two, or the nearest of some centres for more."""
 
-    edges: list[FloatArray]  # of one or two scores: the values from which on the next bin begins
-    # (d,) each: what scores are shifted and divided by before distances are measured
-    centre: FloatArray
-    scale: FloatArray
-    centres: FloatArray  # (n_centres, d), of more scores: the centres, in these units
+    edges: list[Float[FloatArray, " _"]]  # of one or two scores: the values from which on the next bin begins
+    centre: Float[FloatArray, " d"]  # what scores are shifted by before distances are measured
+    scale: Float[FloatArray, " d"]  # what they are then divided by
+    centres: Float[FloatArray, "n_centres d"]  # of more scores: the centres, in these units
     n_groups: int  # K where every group has bins of its own, 1 where all groups share them
-    kept: Places  # the bin, among those that are kept, of every bin: itself, or the nearest where no row was
+    kept: Int[Places, " _"]  # the bin, among those that are kept, of every bin: itself, or the nearest where no row was
 
     @classmethod
-    def fit(cls, scores: FloatArray, group: Places, n_bins: int, random_state: int) -> ScoreBins:
-        """Cut scores (n, d) into about `n_bins` bins; `group` says whose bins each row belongs to."""
+    def fit(
+        cls, scores: Float[FloatArray, "n d"], group: Int[Places, " n"], n_bins: int, random_state: int
+    ) -> ScoreBins:
+        """Cut scores into about `n_bins` bins; `group` says whose bins each row belongs to."""
         n_groups = int(group.max()) + 1
         d, each = scores.shape[1], max(n_bins // n_groups, 2)
         scale = np.where(scores.std(axis=0) > 0, scores.std(axis=0), 1)
@@ -80,7 +82,7 @@ class ScoreBins:
         """How many bins are kept."""
         return int(self.kept.max()) + 1
 
-    def places(self, scores: FloatArray, group: Places) -> Places:
+    def places(self, scores: Float[FloatArray, "n d"], group: Int[Places, " n"]) -> Int[Places, " n"]:
         """Return each row's bin."""
         return self.kept[self._raw_places(scores, group)]
 
@@ -88,7 +90,7 @@ class ScoreBins:
     def _shape(self) -> tuple[int, ...]:
         return (len(self.centres),) if not self.edges else tuple(len(edges) + 1 for edges in self.edges)
 
-    def _raw_places(self, scores: FloatArray, group: Places) -> Places:
+    def _raw_places(self, scores: Float[FloatArray, "n d"], group: Int[Places, " n"]) -> Int[Places, " n"]:
         if self.edges:
             columns = [
                 np.searchsorted(edges, column, side="right") for edges, column in zip(self.edges, scores.T, strict=True)
@@ -99,7 +101,7 @@ class ScoreBins:
             _, place = cKDTree(self.centres).query((scores - self.centre) / self.scale)
         return place + int(np.prod(self._shape)) * (group if self.n_groups > 1 else 0)
 
-    def _nearest_used(self, scores: FloatArray, group: Places) -> Places:
+    def _nearest_used(self, scores: Float[FloatArray, "n d"], group: Int[Places, " n"]) -> Int[Places, " n_bins"]:
         """Return for every bin the nearest bin of the same group that holds rows, numbered among such bins."""
         each = int(np.prod(self._shape))
         used = np.bincount(self._raw_places(scores, group), minlength=each * self.n_groups) > 0
@@ -121,22 +123,22 @@ class BinnedScores:
     group_score: Score | None  # ρ, the belief in the group; None where every group has bins of its own
     bins: ScoreBins | None = None  # the bins; None until they are cut
 
-    def coordinates(self, codes: Codes) -> FloatArray:
-        """Return η, and where the group is not known P(a | x) of every group but the first, (n, d)."""
+    def coordinates(self, codes: Codes) -> Float[FloatArray, "n d"]:
+        """Return η, and where the group is not known P(a | x) of every group but the first."""
         eta = self.label_score.values(codes)
         return eta if self.group_score is None else np.column_stack([eta, self.group_score.predict_proba(codes)[:, 1:]])
 
-    def own_bins(self, group: Places) -> Places:
+    def own_bins(self, group: Int[Places, " n"]) -> Int[Places, " n"]:
         """Return the group whose bins each row belongs to; 0 where the group is not known."""
         return group if self.group_score is None else np.zeros_like(group)
 
-    def places(self, codes: Codes, group: Places) -> Places:
+    def places(self, codes: Codes, group: Int[Places, " n"]) -> Int[Places, " n"]:
         """Return each row's bin."""
         assert self.bins is not None
         return self.bins.places(self.coordinates(codes), self.own_bins(group))
 
 
-def calibrated(scores: FloatArray, targets: FloatArray) -> FloatArray:
+def calibrated(scores: Float[FloatArray, "n d"], targets: Float[FloatArray, "n d"]) -> Float[FloatArray, "n d"]:
     """Return the mean of each target given its score: a monotone fit, column by column."""
     columns = [
         IsotonicRegression(out_of_bounds="clip").fit(score, target).predict(score)
@@ -145,7 +147,7 @@ def calibrated(scores: FloatArray, targets: FloatArray) -> FloatArray:
     return np.column_stack(columns)
 
 
-def _quantile_edges(scores: FloatArray, n: int) -> FloatArray:
+def _quantile_edges(scores: Float[FloatArray, " n_rows"], n: int) -> Float[FloatArray, " n_edges"]:
     edges = np.unique(np.quantile(scores, np.arange(1, n) / n, method="inverted_cdf"))
     return edges[edges > scores.min()]
 
@@ -154,9 +156,9 @@ def _quantile_edges(scores: FloatArray, n: int) -> FloatArray:
 class Bins:
     """Rows as the programme sees them: in bins."""
 
-    mass: FloatArray  # (B,): μ, the law of a row
-    label: FloatArray  # (B, L): η, what is expected of the label: one number, or several
-    laws: FloatArray  # (K, B): p_a
+    mass: Float[FloatArray, " B"]  # μ, the law of a row
+    label: Float[FloatArray, "B L"]  # η, what is expected of the label: one number, or several
+    laws: Float[FloatArray, "K B"]  # p_a
     has_classes: bool = False  # whether η holds class probabilities: one column for two classes
 
 
@@ -165,12 +167,12 @@ class CellProgramme:
     """The programme for some bins and k cells; only Δ changes from one solution to the next."""
 
     bins: Bins  # what is known of rows
-    levels: FloatArray  # (k, L): ℓ, where the alternation starts
+    levels: Float[FloatArray, "k L"]  # ℓ, where the alternation starts
     # Left-hand side of "at most": Σ_b (p_a − p_a')(b) Q(j|b) − t_j ≤ 0 in each cell j, then Σ_j t_j ≤ Δ, for a pair.
     # Of many groups: Σ_b p_a(b) Q(j|b) − r_j − t_j ≤ 0, then Σ_j t_j ≤ Δ/2, for each group and a free common law r.
     left: csr_array
     equal: csr_array  # left-hand side of "equal to one": the laws Q(· | b), and r
-    share: FloatArray  # the multiple of Δ that bounds each row of `left`
+    share: Float[FloatArray, " n_rows"]  # the multiple of Δ that bounds each row of `left`
 
     @classmethod
     def of(cls, bins: Bins, n_cells: int, random_state: int) -> CellProgramme:
@@ -196,8 +198,8 @@ class CellProgramme:
         share = np.where(np.arange(k + 1) == k, 1.0 if paired else 0.5, 0.0)
         return cls(bins, levels, csr_array(vstack(blocks)), csr_array(vstack([of_bins, of_r])), np.tile(share, n))
 
-    def solve(self, distance: float) -> tuple[FloatArray, FloatArray]:
-        """Return the channel Q (B, k) and the levels (k, L) of the best cells at distance Δ; empty cells are gone."""
+    def solve(self, distance: float) -> tuple[Float[FloatArray, "B k"], Float[FloatArray, "k L"]]:
+        """Return the channel Q and the levels of the best cells at distance Δ; empty cells are gone."""
         mass, label = self.bins.mass, self.bins.label
         levels = self.levels
         for _ in range(_ALTERNATIONS):
@@ -214,7 +216,7 @@ class CellProgramme:
         order = np.argsort(levels[:, 0], kind="stable")
         return channel[:, order], levels[order]
 
-    def _channel(self, levels: FloatArray, distance: float) -> FloatArray:
+    def _channel(self, levels: Float[FloatArray, "k L"], distance: float) -> Float[FloatArray, "B k"]:
         B, k = len(self.bins.mass), len(levels)
         loss = ((self.bins.label[:, None, :] - levels[None]) ** 2).sum(axis=-1)
         if self.bins.has_classes:
@@ -236,8 +238,8 @@ class CellProgramme:
         return channel / channel.sum(axis=1, keepdims=True)
 
 
-def _regret(label: FloatArray, levels: FloatArray) -> FloatArray:
-    """Return how much less probable in a bin the class of a cell is than the bin's own most probable class, (B, k)."""
+def _regret(label: Float[FloatArray, "B L"], levels: Float[FloatArray, "k L"]) -> Float[FloatArray, "B k"]:
+    """Return how much less probable in a bin the class of a cell is than the bin's own most probable class."""
     if label.shape[1] == 1:
         label, levels = (np.concatenate([1 - p, p], axis=1) for p in (label, levels))
     return label.max(axis=1, keepdims=True) - label[:, levels.argmax(axis=1)]
@@ -247,10 +249,10 @@ def _regret(label: FloatArray, levels: FloatArray) -> FloatArray:
 class Solution:
     """The best cells at one Δ."""
 
-    channel: FloatArray  # (B, k): Q(j | b)
-    levels: FloatArray  # (k, L): what is expected of the label in each cell
+    channel: Float[FloatArray, "B k"]  # Q(j | b)
+    levels: Float[FloatArray, "k L"]  # what is expected of the label in each cell
     distance: float  # Δ
-    planned: float  # what the certificate's bound stays within with the planned chance
+    planned: float  # the bound that the certificate meets with probability `chance`
 
 
 @dataclass(frozen=True)
@@ -259,9 +261,9 @@ class PlannedProgramme:
 
     programme: CellProgramme  # gives the best cells for any Δ
     groups: Sequence[str]  # the names of the K groups
-    counted: FloatArray  # (K, B): the groups' laws of bins as counted
-    n_certify: FloatArray  # (K,): the persons of each group who will certify
-    counted_from: FloatArray | None  # (K,): the persons counted, where the programme saw these counts
+    counted: Float[FloatArray, "K B"]  # the groups' laws of bins as counted
+    n_certify: Float[FloatArray, " K"]  # the persons of each group who will certify
+    counted_from: Float[FloatArray, " K"] | None  # the persons counted, where the programme saw these counts
     delta: float  # the δ that the bound spends
     chance: float  # how probable it should be that the certificate is within the target
     solved: dict[float, Solution] = field(default_factory=dict, repr=False)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
@@ -22,7 +23,7 @@ from fairflows.exceptions import DataError, check_choice, check_count
 from fairflows.table.columns import shown
 from fairflows.table.domain import Seen, take
 from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
-from fairflows.table.persons import Persons
+from fairflows.table.persons import Persons, Places
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
 _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is made from
@@ -68,7 +69,7 @@ class FairCells(Encoder):
     distance_ : float
         Δ of the programme.
     planned_ : float
-        The bound that a certificate stays within with probability ``chance``.
+        The bound that the certificate meets with probability ``chance``.
     cell_means_ : ndarray of shape (n_cells_, n_targets)
         Mean of the label in each cell.
     laws_ : ndarray of shape (K, n_cells_)
@@ -97,10 +98,10 @@ class FairCells(Encoder):
     random_state: int = 0
 
     label_: Label = field(init=False)
-    cell_means_: FloatArray = field(init=False)
+    cell_means_: Float[FloatArray, "k L"] = field(init=False)
     binned_: BinnedScores = field(init=False)
-    cells_of_bin_: FloatArray = field(init=False)
-    laws_: FloatArray = field(init=False)
+    cells_of_bin_: Float[FloatArray, "B k"] = field(init=False)
+    laws_: Float[FloatArray, "K k"] = field(init=False)
     distance_: float = field(init=False)
     planned_: float = field(init=False)
 
@@ -162,7 +163,7 @@ class FairCells(Encoder):
         )
         return replace(binned, bins=bins), planned
 
-    def _fit_scores(self, rows: TrainingRows, label: Label, train: np.ndarray, seed: int) -> BinnedScores:
+    def _fit_scores(self, rows: TrainingRows, label: Label, train: Int[Places, " n"], seed: int) -> BinnedScores:
         model, values, of_group = HistGradientBoostingClassifier(random_state=seed), label.values[train], None
         if label.classes is None:
             model, values = HistGradientBoostingRegressor(random_state=seed), label.targets()[train, 0]
@@ -174,7 +175,7 @@ class FairCells(Encoder):
             of_group = fit_score(model, codes, rows.group[train], seen)
         return BinnedScores(score, of_group)
 
-    def _part(self, rows: Rows, label: Label, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def _part(self, rows: Rows, label: Label, seed: int) -> tuple[Int[Places, " _"], Int[Places, " _"]]:
         """Return persons to train the scores, and persons to make the cells from; of few, another part may do."""
         classes, n_groups = label.class_values.tolist(), len(self.groups_)
         codes = label.values if classes else np.zeros(len(rows.group), dtype=np.intp)
@@ -191,7 +192,7 @@ class FairCells(Encoder):
             f"{shown(lacking)} is too rare."
         )
 
-    def cells(self, rows: Rows) -> Cells:
+    def cells(self, rows: Rows) -> Int[Cells, " n"]:
         """Return the cell of each row; of a bin that is split, as the person's coin falls."""
         # A row with a value that cannot be known takes the law of cells of all rows, whatever its group and values.
         laws = np.concatenate([self.cells_of_bin_, self.laws_.mean(axis=0, keepdims=True)])
@@ -214,7 +215,9 @@ class FairCells(Encoder):
         return tags
 
 
-def _calibrated_by(own_bins: Groups, scores: FloatArray, targets: FloatArray) -> FloatArray:
+def _calibrated_by(
+    own_bins: Int[Groups, " n"], scores: Float[FloatArray, "n L"], targets: Float[FloatArray, "n L"]
+) -> Float[FloatArray, "n L"]:
     """Return the mean of the label given its score, for each set of bins by itself."""
     expected = np.empty_like(targets)
     for a in np.unique(own_bins):
@@ -223,23 +226,25 @@ def _calibrated_by(own_bins: Groups, scores: FloatArray, targets: FloatArray) ->
     return expected
 
 
-def _sums(place: np.ndarray, n_bins: int, columns: FloatArray) -> FloatArray:
-    """Return the sums (d, n_bins) of columns (n, d) in each bin."""
+def _sums(place: Int[Places, " n"], n_bins: int, columns: Float[FloatArray, "n d"]) -> Float[FloatArray, "d {n_bins}"]:
+    """Return the sums of columns in each bin."""
     return np.stack([np.bincount(place, column, n_bins) for column in columns.T])
 
 
-def _laws(place: np.ndarray, n_bins: int, share: FloatArray) -> FloatArray:
-    """Return each group's law of bins (K, n_bins), from each row's share in every group (n, K)."""
+def _laws(place: Int[Places, " n"], n_bins: int, share: Float[FloatArray, "n K"]) -> Float[FloatArray, "K {n_bins}"]:
+    """Return each group's law of bins, from each row's share in every group."""
     sums = _sums(place, n_bins, share)
     return sums / sums.sum(axis=1, keepdims=True)
 
 
-def _persons_in(persons: Persons, kind: Groups, n: int) -> FloatArray:
+def _persons_in(persons: Persons, kind: Int[Groups, " _"], n: int) -> Float[FloatArray, " {n}"]:
     """Return how many persons have rows of each kind, at least one."""
     return np.maximum(persons.count_by(kind, n), 1).astype(np.float64)
 
 
-def _drawn(laws: FloatArray, places: np.ndarray, coin: FloatArray) -> Cells:
+def _drawn(
+    laws: Float[FloatArray, "B k"], places: Int[Places, " n"], coin: Float[FloatArray, " n"]
+) -> Int[Cells, " n"]:
     """Draw from the law of cells of each row's bin, by a number in [0, 1)."""
     cumulative = np.cumsum(laws, axis=1)
     cumulative /= cumulative[:, -1:]  # which is 1 from the last possible cell on

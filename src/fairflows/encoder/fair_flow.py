@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int, Shaped
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -97,7 +98,7 @@ class FairFlow(Encoder):
         The training range is scaled into [alpha/2, 1 − alpha/2].
     dequantise : bool, default=True
         Add noise to every value on a grid, because values on a grid tell an adversary which encoder made them. A person
-        keeps her noise; training draws it anew in every step.
+        keeps their noise; training draws it anew in every step.
     smoothing : float or "auto", default="auto"
         σ of normal noise that is added to numbers, not to categories, in model space, where the training range is about
         seven wide. What it blurs no density can get wrong. "auto" takes the least σ of 0,
@@ -224,13 +225,13 @@ class FairFlow(Encoder):
         return fit_flows(self, labels, rows, gammas, seeds)
 
     @property
-    def held_out_log_likelihood_(self) -> FloatArray | None:
+    def held_out_log_likelihood_(self) -> Float[FloatArray, " K"] | None:
         """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
         check_is_fitted(self, "ledger_")
         return self.flow_.held_out_log_likelihood
 
     @property
-    def density_gaps_(self) -> FloatArray | None:
+    def density_gaps_(self) -> Float[FloatArray, " K"] | None:
         """How far each density is from held-out rows, at least; None when these are too few, or for known densities."""
         check_is_fitted(self, "ledger_")
         return self.flow_.gaps
@@ -284,14 +285,16 @@ class FairFlow(Encoder):
         rows = read_latent(self, X, sensitive_features, persons, by_person=False)
         return as_input_type(X, self.decode(rows.X.to_numpy(dtype=np.float64), rows.group, rows.persons))
 
-    def decode(self, z: FloatArray, group: Groups, persons: Persons | None = None) -> pd.DataFrame:
+    def decode(
+        self, z: Float[FloatArray, "n D"], group: Int[Groups, " n"], persons: Persons | None = None
+    ) -> pd.DataFrame:
         """Return the rows f_a⁻¹(z) behind points, each of a group; without their smoothing, given named persons."""
         x = np.empty_like(z)
         for a in np.unique(group):
             x[group == a] = self.flow_.decode(z[group == a], a)[0]
         return self.codec_.decode(x, persons)
 
-    def predict_rows(self, rows: Rows) -> np.ndarray:
+    def predict_rows(self, rows: Rows) -> Shaped[np.ndarray, " n"]:
         """Predict the class by the encoder's own classifier on z."""
         return label_values(self)[self.flow_.predicted(self.encode(rows).to_numpy())]
 

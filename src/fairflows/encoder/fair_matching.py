@@ -1,9 +1,9 @@
-"""FairMatching: the cells of each group matched to those of the largest group (the paper's encoder for categories).
+"""FairMatching: each group's combinations of levels, matched to those of the largest group (the paper's categories).
 
-A law p̂_a of cells is fitted to each group. A map is an integer array f over cells: a person of the group in cell x is
-released as cell f[x]. The reference, the largest group, keeps its cells. Of K groups each is matched to the same
-reference; any two are then matched to each other as well as if one of them had been the reference, so the choice of it
-changes which cells carry the latent, never a distance.
+A law p̂_a of combinations is fitted to each group. A map is an integer array f: a person of the group with combination
+x is released with combination f[x]. The reference, the largest group, keeps its own. Of K groups each is matched to the
+same reference; any two are then matched to each other as well as if one of them had been the reference, so the choice
+of it changes which combinations carry the latent, never a distance.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Literal, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from jaxtyping import Float, Int
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.codec import BinLevels, CellCodec, one_hot
-from fairflows.density.cell_counts import CellCounts, CellDensity, SmoothedCounts
+from fairflows.codec import BinLevels, CombinationCodec, one_hot
+from fairflows.density.combinations import CombinationCounts, CombinationDensity, SmoothedCounts
 from fairflows.encoder.base import EncodedColumns, Encoder, IntArray, LatentLaw, Traits, as_input_type, label_values
 from fairflows.encoder.label import LabelsLike
 from fairflows.encoder.rows import FloatArray, Groups, Rows, RowsLike, TrainingRows, read_latent
@@ -34,25 +35,25 @@ from fairflows.table.table import Role
 
 _HELD_OUT = 0.2
 _MOST_LEVELS = 10_000  # a density keeps a number for every pair of levels, in each group
-_MOST_CELLS = 10_000_000  # of all groups together, which take up to three gigabytes
+_MOST_COMBINATIONS = 10_000_000  # of all groups together, which take up to three gigabytes
 _ROWS_PER_CHUNK = 2**18
 
 
 @dataclass(eq=False, repr=False)
 class FairMatching(Encoder):
-    """Encode categorical tables by matching the cells of each group to those of the largest group.
+    """Encode categorical tables by matching each group's combinations of levels to those of the largest group.
 
-    Two bijections have a closed form (Balunović et al., 2022). *Sort-and-match* pairs cells in the order of their
-    probability; no bijection has a smaller Δ = ½ Σ_i |p̂_Z0(i) − p̂_Z1(i)| (Lemma 5.4). The *label split* does the same
-    among cells of one predicted label, and so keeps the task. A keyed coin of each person picks the first with
-    probability γ.
+    A row is one combination of levels. Two bijections of combinations have a closed form (Balunović et al., 2022).
+    *Sort-and-match* pairs them in the order of their probability; no bijection has a smaller Δ = ½ Σ_i |p̂_Z0(i) −
+    p̂_Z1(i)| (Lemma 5.4). The *label split* does the same among combinations of one predicted label, and so keeps the
+    task. A keyed coin of each person picks the first with probability γ.
 
     Parameters
     ----------
     gamma : float, default=0.1
         Probability γ of sort-and-match: 0 is the most accurate, 1 the fairest.
     density : {"made", "counts"}, default="made"
-        The density of cells p̂_a: an autoregressive network, or smoothed counts.
+        The density of combinations p̂_a: an autoregressive network, or smoothed counts.
     hidden : sequence of int, default=(50, 50)
         Hidden layers of the network.
     n_bins : int, default=4
@@ -71,7 +72,7 @@ class FairMatching(Encoder):
     held_out_log_likelihood_ : ndarray of shape (K,)
         Mean log p̂_a of rows that the densities were not fitted to.
     latent_laws_ : ndarray of shape (K, m)
-        The exact law of the encoded cell in each group, under the estimated densities.
+        The exact law of the encoded combination in each group, under the estimated densities.
 
     Examples
     --------
@@ -96,12 +97,12 @@ class FairMatching(Encoder):
     key: KeySetting = NEW_AT_EACH_FIT
     random_state: int = 0
 
-    model_: CellModel = field(init=False)
-    matched_: IntArray = field(init=False)
-    split_: IntArray = field(init=False)
-    held_out_log_likelihood_: FloatArray = field(init=False)
-    latent_laws_: FloatArray = field(init=False)
-    class_of_cell_: IntArray | None = field(init=False)
+    model_: CombinationModel = field(init=False)
+    matched_: Int[IntArray, "K m"] = field(init=False)
+    split_: Int[IntArray, "K m"] = field(init=False)
+    held_out_log_likelihood_: Float[FloatArray, " K"] = field(init=False)
+    latent_laws_: Float[FloatArray, "K m"] = field(init=False)
+    class_of_code_: Int[IntArray, " m"] | None = field(init=False)
 
     @property
     def traits(self) -> Traits:
@@ -109,12 +110,12 @@ class FairMatching(Encoder):
         return Traits(invertible=True, randomised=self.gamma not in (0, 1))
 
     def learn(self, rows: TrainingRows) -> None:
-        """Fit the densities of cells and the classifier, and match the groups' cells."""
+        """Fit the densities of combinations and the classifier, and match the groups' combinations."""
         check_share("gamma", self.gamma)
         check_count("n_bins", self.n_bins, 2)
         label = rows.label_with_classes("FairMatching")
         y = None if label is None else label.values
-        self.model_, self.held_out_log_likelihood_ = _fit_cell_model(self, rows, y)
+        self.model_, self.held_out_log_likelihood_ = _fit_combination_model(self, rows, y)
         # A number that is a level of its own is unknown where training did not have it.
         levels = {n: part for n, part in self.model_.codec.levels_.items() if not isinstance(part, BinLevels)}
         self.domain_ = Domain({**rows.domain.columns, **levels})
@@ -149,10 +150,10 @@ class FairMatching(Encoder):
         return found
 
     def _mix(self) -> None:
-        """Set the exact law of the encoded cell, and the class that each encoded cell suggests."""
+        """Set the exact law of the encoded combination, and the class that each one suggests."""
         model, matched, split, gamma = self.model_, self.matched_, self.split_, self.gamma
         self.latent_laws_ = latent_laws(model.log_p, matched, split, gamma)
-        self.class_of_cell_ = None
+        self.class_of_code_ = None
         if model.scores is None:
             return
         # P(y | z), all groups alike: the scores of the rows that z stands for, weighted by their probability.
@@ -162,11 +163,11 @@ class FairMatching(Encoder):
             evidence[f] += gamma * mass
             evidence[g] += (1 - gamma) * mass
         total = evidence.sum(axis=1, keepdims=True)
-        self.class_of_cell_ = np.divide(evidence, total, out=model.scores.copy(), where=total > 0).argmax(axis=1)
+        self.class_of_code_ = np.divide(evidence, total, out=model.scores.copy(), where=total > 0).argmax(axis=1)
 
     def encode(self, rows: Rows) -> pd.DataFrame:
-        """Send the cell of each row through its group's map that the person's coin picks."""
-        return self.model_.codec.decode(self._encoded_cells(rows))
+        """Send the combination of each row through its group's map that the person's coin picks."""
+        return self.model_.codec.decode(self._encoded_codes(rows))
 
     def inverse_transform(
         self, X: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
@@ -187,35 +188,44 @@ class FairMatching(Encoder):
         rows = read_latent(self, X, sensitive_features, persons, by_person=randomised)
         if randomised and not rows.persons.named:
             raise DataError("Decoding repeats each person's coin, so the rows must be named: give identifier=....")
-        cells = cells_of_encoded(self.model_.codec, rows.X)
+        codes = combinations_of_encoded(self.model_.codec, rows.X)
         matched, split = (np.stack([inverse_map(f) for f in maps]) for maps in (self.matched_, self.split_))
-        decoded = self.model_.codec.decode(self._apply(matched, split, cells, rows, rows.persons))
+        decoded = self.model_.codec.decode(self._apply(matched, split, codes, rows, rows.persons))
         return as_input_type(X, decoded)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
-        """Predict the class that each row's encoded cell suggests, from the cell alone."""
-        return label_values(self)[np.asarray(self.class_of_cell_)[self._encoded_cells(rows)]]
+        """Predict the class that each row's encoded combination suggests, from that alone."""
+        return label_values(self)[np.asarray(self.class_of_code_)[self._encoded_codes(rows)]]
 
     def latent_law(self) -> ExactLaw:
-        """Return the laws of the encoded cell."""
+        """Return the laws of the encoded combination."""
         check_is_fitted(self, "ledger_")
         return ExactLaw(self.latent_laws_, self.model_, (self.matched_, self.split_))
 
-    def _encoded_cells(self, rows: Rows) -> IntArray:
+    def _encoded_codes(self, rows: Rows) -> Int[IntArray, " n"]:
         persons = rows.persons_or_fresh() if self.traits.randomised else rows.persons
-        cells = self.model_.codec.encode(rows.X)
-        return self._apply(self.matched_, self.split_, cells, rows, persons)
+        codes = self.model_.codec.encode(rows.X)
+        return self._apply(self.matched_, self.split_, codes, rows, persons)
 
-    def _apply(self, matched: IntArray, split: IntArray, cells: IntArray, rows: Rows, persons: Persons) -> IntArray:
+    def _apply(
+        self,
+        matched: Int[IntArray, "K m"],
+        split: Int[IntArray, "K m"],
+        codes: Int[IntArray, " n"],
+        rows: Rows,
+        persons: Persons,
+    ) -> Int[IntArray, " n"]:
         group = rows.encoding_group
         if not self.traits.randomised:
-            return (matched if self.gamma == 1 else split)[group, cells]
+            return (matched if self.gamma == 1 else split)[group, codes]
         coin = persons.uniform(self.key_, "matching") < self.gamma
-        return np.where(coin, matched[group, cells], split[group, cells])
+        return np.where(coin, matched[group, codes], split[group, codes])
 
 
-def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntArray:
-    """Return the bijection of smallest distance: the k-th likeliest cell goes to the reference's k-th likeliest.
+def sort_and_match(
+    log_p_reference: Float[FloatArray, " m"], log_p_group: Float[FloatArray, " m"]
+) -> Int[IntArray, " m"]:
+    """Return the bijection of smallest distance: the k-th likeliest goes to the reference's k-th likeliest.
 
     With i and j sorting p_ref and p_group, f(x_{j_k}) = x_{i_k}. Swapping two images of an optimal map that is out of
     order cannot raise Δ = ½ Σ_z |p_ref(z) − p_group(f⁻¹(z))|, so the sorted map attains the minimum (Lemma
@@ -230,8 +240,10 @@ def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntA
     return label_split(log_p_reference, log_p_group, np.zeros(len(log_p_group)))
 
 
-def label_split(log_p_reference: FloatArray, log_p_group: FloatArray, labels: npt.ArrayLike) -> IntArray:
-    """Sort-and-match within each predicted label (m,), so that a cell goes to one with the same prediction.
+def label_split(
+    log_p_reference: Float[FloatArray, " m"], log_p_group: Float[FloatArray, " m"], labels: npt.ArrayLike
+) -> Int[IntArray, " m"]:
+    """Sort-and-match within each predicted label, so that a combination goes to one with the same prediction.
 
     Examples
     --------
@@ -244,18 +256,20 @@ def label_split(log_p_reference: FloatArray, log_p_group: FloatArray, labels: np
     return f
 
 
-def inverse_map(f: IntArray) -> IntArray:
+def inverse_map(f: Int[IntArray, " m"]) -> Int[IntArray, " m"]:
     """Return the bijection that undoes f."""
     inverse = np.empty_like(f)
     inverse[f] = np.arange(len(f))
     return inverse
 
 
-def latent_laws(log_p: FloatArray, matched: IntArray, split: IntArray, gamma: float) -> FloatArray:
-    """Return laws of the released cell, one row per group, when a coin picks sort-and-match with probability γ.
+def latent_laws(
+    log_p: Float[FloatArray, "K m"], matched: Int[IntArray, "K m"], split: Int[IntArray, "K m"], gamma: float
+) -> Float[FloatArray, "K m"]:
+    """Return laws of the released combination, one row per group, when a coin picks sort-and-match with probability γ.
 
-    p_Za(z) = γ · p_a(f_a⁻¹(z)) + (1 − γ) · p_a(g_a⁻¹(z)), with f_a the sort-and-match and g_a the label split, all of
-    shape (K, m). γ = 0 is the label split alone, the most accurate; γ = 1 is sort-and-match alone, the fairest.
+    p_Za(z) = γ · p_a(f_a⁻¹(z)) + (1 − γ) · p_a(g_a⁻¹(z)), with f_a the sort-and-match and g_a the label split.
+    γ = 0 is the label split alone, the most accurate; γ = 1 is sort-and-match alone, the fairest.
     """
     p = np.exp(log_p)
     by_matching, by_splitting = np.empty_like(p), np.empty_like(p)
@@ -265,28 +279,28 @@ def latent_laws(log_p: FloatArray, matched: IntArray, split: IntArray, gamma: fl
 
 
 @dataclass(frozen=True)
-class CellModel:
-    """Laws of K groups over the m cells of a table."""
+class CombinationModel:
+    """Laws of K groups over the m combinations of a table."""
 
-    codec: CellCodec  # table rows to cells and back
-    densities: list[CellDensity]  # the K densities p̂_a
-    log_p: FloatArray  # (K, m): log p̂_a of each cell
-    scores: FloatArray | None  # (m, C): the classifier's probability of each class in each cell
+    codec: CombinationCodec  # table rows to combinations and back
+    densities: list[CombinationDensity]  # the K densities p̂_a
+    log_p: Float[FloatArray, "K m"]  # log p̂_a of each combination
+    scores: Float[FloatArray, "m C"] | None  # the classifier's probability of each class in each combination
 
 
 @dataclass(frozen=True)
 class ExactLaw(LatentLaw):
-    """Laws over finitely many values, and all that an adversary who holds the encoder knows where these are cells."""
+    """Laws over finitely many values; of combinations of levels, also all that an adversary with the encoder knows."""
 
-    laws: FloatArray  # (K, m)
-    model: CellModel | None = None  # the groups' laws over cells before encoding
-    maps: tuple[IntArray, ...] = ()  # (K, m) each: the bijections that a coin chooses from
+    laws: Float[FloatArray, "K m"]
+    model: CombinationModel | None = None  # the groups' laws over combinations before encoding
+    maps: tuple[Int[IntArray, "K m"], ...] = ()  # the bijections that a coin chooses from
 
-    def exact(self) -> FloatArray:
+    def exact(self) -> Float[FloatArray, "K m"]:
         """Return the laws."""
         return self.laws
 
-    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
+    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> Float[FloatArray, "{n} K K"]:
         """Draw from every group's law; return the log-probabilities under every group."""
         generator = np.random.default_rng(random_state)
         draws = [generator.choice(len(law), n, p=law / law.sum()) for law in self.laws]
@@ -295,73 +309,77 @@ class ExactLaw(LatentLaw):
         return np.stack([log_laws[:, values].T for values in draws], axis=1)
 
     def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
-        """Draw n rows of the table from each group's density of cells."""
+        """Draw n rows of the table from each group's density of combinations."""
         if self.model is None:
             return None
         rng = np.random.default_rng(random_state)
         return [self.model.codec.from_levels(density.sample(n, rng)) for density in self.model.densities]
 
 
-def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None) -> tuple[CellModel, FloatArray]:
-    """Fit every group's density and the classifier, and evaluate both on all cells; return held-out likelihoods."""
-    codec = CellCodec(n_bins=settings.n_bins).fit(rows.X, rows.kinds)
+def _fit_combination_model(
+    settings: FairMatching, rows: TrainingRows, y: Int[Groups, " n"] | None
+) -> tuple[CombinationModel, Float[FloatArray, " K"]]:
+    """Fit every group's density and the classifier, and evaluate both everywhere; return held-out likelihoods."""
+    codec = CombinationCodec(n_bins=settings.n_bins).fit(rows.X, rows.kinds)
     _check_size(codec, len(rows.groups))
-    cells = codec.encode(rows.X)
-    densities, held_out = _fit_densities(settings, codec.shape_, cells, rows.group)
-    log_p = np.stack([density.log_prob_of_all_cells() for density in densities])
-    scores = None if y is None else _classes_in_cells(codec, cells, rows.group, y)
-    return CellModel(codec, densities, log_p, scores), held_out
+    codes = codec.encode(rows.X)
+    densities, held_out = _fit_densities(settings, codec.shape_, codes, rows.group)
+    log_p = np.stack([density.log_prob_of_all() for density in densities])
+    scores = None if y is None else _classes_in_combinations(codec, codes, rows.group, y)
+    return CombinationModel(codec, densities, log_p, scores), held_out
 
 
-def _check_size(codec: CellCodec, n_groups: int) -> None:
-    """Raise for more levels than a density takes, or more cells than can be listed."""
+def _check_size(codec: CombinationCodec, n_groups: int) -> None:
+    """Raise for more levels than a density takes, or more combinations than can be listed."""
     if sum(codec.shape_) > _MOST_LEVELS:
         raise DataError(
-            f"A density of cells takes at most {_MOST_LEVELS:,} levels in all columns; got {sum(codec.shape_):,}: join "
-            "rare levels, or leave out the column with the most of them."
+            f"A density of combinations takes at most {_MOST_LEVELS:,} levels in all columns; got "
+            f"{sum(codec.shape_):,}: join rare levels, or leave out the column with the most of them."
         )
-    if codec.n_cells_ * n_groups > _MOST_CELLS:
+    if codec.n_combinations_ * n_groups > _MOST_COMBINATIONS:
         raise DataError(
-            f"FairMatching takes at most {_MOST_CELLS:,} cells; got {codec.n_cells_:,} in each of {n_groups} groups. "
-            "Take fewer columns or bins (n_bins), or FairTree."
+            f"FairMatching takes at most {_MOST_COMBINATIONS:,} combinations; got {codec.n_combinations_:,} in each of "
+            f"{n_groups} groups. Take fewer columns or bins (n_bins), or FairTree."
         )
 
 
-def _classes_in_cells(codec: CellCodec, cells: IntArray, group: Groups, y: Groups) -> FloatArray:
-    """Fit a classifier of the label from one-hot columns; return its probabilities in each cell, (m, C).
+def _classes_in_combinations(
+    codec: CombinationCodec, codes: Int[IntArray, " n"], group: Int[Groups, " n"], y: Int[Groups, " n"]
+) -> Float[FloatArray, "m C"]:
+    """Fit a classifier of the label from one-hot columns; return its probabilities in each combination.
 
     All groups weigh the same.
     """
     sizes = np.bincount(group)
     balanced = (len(group) / len(sizes) / sizes)[group]
-    columns = one_hot(codec.levels_of(cells), codec.shape_)
+    columns = one_hot(codec.levels_of(codes), codec.shape_)
     classifier = LogisticRegression(max_iter=1000).fit(columns, y, sample_weight=balanced)
-    chunks = np.array_split(np.arange(codec.n_cells_), -(-codec.n_cells_ // _ROWS_PER_CHUNK))
+    chunks = np.array_split(np.arange(codec.n_combinations_), -(-codec.n_combinations_ // _ROWS_PER_CHUNK))
     return np.concatenate([classifier.predict_proba(one_hot(codec.levels_of(part), codec.shape_)) for part in chunks])
 
 
-def cells_of_encoded(codec: CellCodec, frame: pd.DataFrame) -> IntArray:
-    """Return the cells behind encoded rows."""
-    return codec.cells_of([Levels.codes(part, frame.iloc[:, j]) for j, part in enumerate(codec.levels_.values())])
+def combinations_of_encoded(codec: CombinationCodec, frame: pd.DataFrame) -> Int[IntArray, " n"]:
+    """Return the combinations behind encoded rows."""
+    return codec.codes_of([Levels.codes(part, frame.iloc[:, j]) for j, part in enumerate(codec.levels_.values())])
 
 
 def _fit_densities(
-    settings: FairMatching, levels: Sequence[int], cells: IntArray, group: Groups
-) -> tuple[list[CellDensity], FloatArray]:
-    """Fit a density of each group's cells, and its held-out likelihood."""
+    settings: FairMatching, levels: Sequence[int], codes: Int[IntArray, " n"], group: Int[Groups, " n"]
+) -> tuple[list[CombinationDensity], Float[FloatArray, " K"]]:
+    """Fit a density of each group's combinations, and its held-out likelihood."""
     rng = np.random.default_rng(settings.random_state)
     densities, scores = [], []
     for a in range(int(group.max()) + 1):
-        of_group = cells[group == a]
+        of_group = codes[group == a]
         fitted, rest = _held_out(len(of_group), rng)
-        held = CellCounts.of(of_group[rest])
-        density = _density(settings, levels).fit(CellCounts.of(of_group[fitted]), held)
+        held = CombinationCounts.of(of_group[rest])
+        density = _density(settings, levels).fit(CombinationCounts.of(of_group[fitted]), held)
         densities.append(density)
         scores.append(held.mean(density.log_prob(held.codes)))
     return densities, np.array(scores)
 
 
-def _density(settings: FairMatching, levels: Sequence[int]) -> CellDensity:
+def _density(settings: FairMatching, levels: Sequence[int]) -> CombinationDensity:
     if settings.density == "made":
         from fairflows.density.estimated import CategoricalMADE
 

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 from sklearn.utils import Tags
 
 from fairflows.bounds.cells import FEWEST_PERSONS
@@ -88,11 +89,11 @@ class FairTree(Encoder):
     random_state: int = 0
 
     label_: Label | None = field(init=False)
-    cell_means_: FloatArray = field(init=False)
+    cell_means_: Float[FloatArray, "n_cells n_targets"] = field(init=False)
     split_scores_: TreeScores = field(init=False)
     structure_: TreeStructure = field(init=False)
     tree_: MatchedTree | None = field(init=False)
-    blocks_: IntArray | None = field(init=False)
+    blocks_: Int[IntArray, "K n_cells"] | None = field(init=False)
 
     @property
     def traits(self) -> Traits:
@@ -127,15 +128,15 @@ class FairTree(Encoder):
     def learn_apart(
         self,
         rows: TrainingRows,
-        structure: Places,
-        cut_at: Places,
-        n_persons: IntArray,
+        structure: Int[Places, " m"],
+        cut_at: Int[Places, " l"],
+        n_persons: Int[IntArray, " K"],
         n_cells: Callable[[TreeStructure], int],
-    ) -> FloatArray:
+    ) -> Float[FloatArray, "n n_scores"]:
         """Choose scores and nodes on the rows at `structure`, and set the thresholds at the rows at `cut_at`.
 
         The latter are one of each person, none of whom has rows at `structure`; there may be none of them. The tree
-        grows for cuts at so many persons of each group, (K,), and `n_cells` returns the number of cells of a tree that
+        grows for cuts at so many persons of each group, and `n_cells` returns the number of cells of a tree that
         has grown. Return the scores of all rows, each by models that were not fitted to its person.
         """
         self.label_ = rows.labels[0].take(np.empty(0, np.intp)) if rows.labels else None
@@ -160,10 +161,16 @@ class FairTree(Encoder):
         """Return the tree with thresholds at these rows, which are one of each person."""
         return self._cut(np.concatenate(list(self._scores(rows))), rows)
 
-    def _cut(self, scores: FloatArray, rows: Rows) -> MatchedTree:
+    def _cut(self, scores: Float[FloatArray, "n n_scores"], rows: Rows) -> MatchedTree:
         return cut(self.structure_, scores, rows.group, self.coin(rows.persons.named_or_numbered(), 0))
 
-    def _grown(self, rows: TrainingRows, places: Places, scores: FloatArray, n_persons: IntArray) -> TreeStructure:
+    def _grown(
+        self,
+        rows: TrainingRows,
+        places: Int[Places, " n"],
+        scores: Float[FloatArray, "n n_scores"],
+        n_persons: Int[IntArray, " K"],
+    ) -> TreeStructure:
         """Grow a tree as far as so many persons of each group allow."""
         n_labels, K, group = self.split_scores_.n_of_label, len(rows.groups), rows.group[places]
         targets = [_standardised(label.targets()[places]) / np.sqrt(len(rows.labels)) for label in rows.labels]
@@ -179,7 +186,7 @@ class FairTree(Encoder):
         grown = grow(grown_on, n_persons, rates)
         return grown if grown.n_cells > 1 else grow(grown_on, n_persons)
 
-    def cells(self, rows: Rows) -> Cells:
+    def cells(self, rows: Rows) -> Int[Cells, " n"]:
         """Return the cell of each row."""
         if self.tree_ is None:
             raise DataError("The tree has no thresholds for other persons: there were too few to set them at.")
@@ -190,7 +197,7 @@ class FairTree(Encoder):
             start += len(scores)
         return np.concatenate(found)
 
-    def _scores(self, rows: Rows) -> Iterator[FloatArray]:
+    def _scores(self, rows: Rows) -> Iterator[Float[FloatArray, "m n_scores"]]:
         """Yield the scores of rows, chunk by chunk."""
         for start in range(0, len(rows.group), _ROWS_PER_CHUNK):
             yield self.split_scores_.values(take(rows.codes, slice(start, start + _ROWS_PER_CHUNK)))
@@ -213,7 +220,7 @@ class FairTree(Encoder):
         return tags
 
 
-def _standardised(targets: FloatArray) -> FloatArray:
+def _standardised(targets: Float[FloatArray, "n n_targets"]) -> Float[FloatArray, "n n_targets"]:
     """Return a label's targets, centred, with total variance 1."""
     targets = targets - targets.mean(axis=0)
     variance = (targets**2).mean(axis=0).sum()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
 from fairflows.codec import Codec
 from fairflows.encoder.base import Inversion, LatentLaw
@@ -34,8 +35,8 @@ class FittedFlow:
     densities: GroupDensities  # p̂_a in model space
     label_densities: GroupDensities | None  # p̂(x | a, y), where the criterion speaks of labels
     label_numbers: tuple[int, ...]  # which labels these are of
-    held_out_log_likelihood: FloatArray | None  # (K,): of the densities, in table units
-    gaps: FloatArray | None  # (K,): how far each density is from held-out rows, at least
+    held_out_log_likelihood: Float[FloatArray, " K"] | None  # of the densities, in table units
+    gaps: Float[FloatArray, " K"] | None  # how far each density is from held-out rows, at least
     history: LossHistory  # the losses of every epoch
 
     @cached_property
@@ -43,8 +44,8 @@ class FittedFlow:
         """Each group's f_a by itself, for points (1, 1, n, D)."""
         return [self.bijection.select_group(a).prepared() for a in range(self.bijection.n_groups)]
 
-    def encode(self, x: FloatArray, group: int) -> FloatArray:
-        """Return f_a(x) of points (n, D) of one group."""
+    def encode(self, x: Float[FloatArray, "n D"], group: int) -> Float[FloatArray, "n D"]:
+        """Return f_a(x) of points of one group."""
         import torch
 
         with torch.no_grad():
@@ -53,16 +54,18 @@ class FittedFlow:
             ]
         return torch.cat([z[0, 0] for z in parts]).numpy()
 
-    def decode(self, z: FloatArray, group: int) -> tuple[FloatArray, FloatArray]:
-        """Return f_a⁻¹(z) and its log-determinant, of points (n, D) of one group."""
+    def decode(
+        self, z: Float[FloatArray, "n D"], group: int
+    ) -> tuple[Float[FloatArray, "n D"], Float[FloatArray, " n"]]:
+        """Return f_a⁻¹(z) and its log-determinant, of points of one group."""
         import torch
 
         with torch.no_grad():
             found = [self.encoders[group].inverse(part[None, None]) for part in torch.tensor(z).split(ROWS_PER_CHUNK)]
         return torch.cat([x[0, 0] for x, _ in found]).numpy(), torch.cat([det[0, 0] for _, det in found]).numpy()
 
-    def predicted(self, z: FloatArray) -> Groups:
-        """Return the class numbers that the classifier predicts for points z (n, D)."""
+    def predicted(self, z: Float[FloatArray, "n D"]) -> Int[Groups, " n"]:
+        """Return the class numbers that the classifier predicts for points z."""
         import torch
 
         if self.head is None:
@@ -86,7 +89,7 @@ class FlowLaw(LatentLaw):
         """Labels that have densities."""
         return [] if self.classes is None else [self.classes[number] for number in self.flow.label_numbers]
 
-    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
+    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> Float[FloatArray, "{n} K K"]:
         """Draw from every group's law; return the log-density under every group, (n, K drawn, K density)."""
         import torch
 
@@ -112,16 +115,16 @@ class FlowLaw(LatentLaw):
         draws = self.flow.densities.sample(n, torch.Generator().manual_seed(random_state))
         return [self.codec.decode(x.numpy()) for x in draws]
 
-    def draw(self, group: int, n: int, random_state: int = 0) -> FloatArray:
-        """Draw n points of model space from the density p̂_a of one group, (n, D)."""
+    def draw(self, group: int, n: int, random_state: int = 0) -> Float[FloatArray, "{n} D"]:
+        """Draw n points of model space from the density p̂_a of one group."""
         import torch
 
         generator = torch.Generator().manual_seed(random_state)
         with torch.no_grad():
             return self.flow.densities.members[group].sample(n, generator).numpy()
 
-    def log_prob(self, group: int, x: FloatArray) -> FloatArray:
-        """Return log p̂_a of points of model space under the density of one group, (n,)."""
+    def log_prob(self, group: int, x: Float[FloatArray, "n D"]) -> Float[FloatArray, " n"]:
+        """Return log p̂_a of points of model space under the density of one group."""
         import torch
 
         with torch.no_grad():

@@ -100,8 +100,8 @@ def _training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
         batch_size = 128 if n_smallest < 10_000 else 256
     epochs = settings.n_epochs
     if epochs == "auto":
-        steps_an_epoch = -(-n_smallest // batch_size)
-        epochs = int(np.clip(60, -(-300 // steps_an_epoch), max(1, 8_000 // steps_an_epoch)))
+        steps_per_epoch = -(-n_smallest // batch_size)
+        epochs = int(np.clip(60, -(-300 // steps_per_epoch), max(1, 8_000 // steps_per_epoch)))
     ramp = settings.ramp_epochs
     return TrainingSettings(
         epochs=epochs,

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from jaxtyping import Float, Int, Shaped
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_column, is_continuous, places_in, shown, sorted_values
@@ -26,8 +27,8 @@ class Label:
     # Mean and standard deviation of a number.
     centre: float = 0.0
     scale: float = 1.0
-    # (n_rows,): class numbers, or numbers; of the rows it was read from, and not kept with a model
-    values: npt.NDArray = field(default_factory=lambda: np.empty(0), repr=False)
+    # class numbers, or numbers; of the rows it was read from, and not kept with a model
+    values: Shaped[npt.NDArray, " n"] = field(default_factory=lambda: np.empty(0), repr=False)
 
     @classmethod
     def read(cls, y: LabelsLike, n_rows: int) -> Label:
@@ -48,7 +49,7 @@ class Label:
         codes = places_in(pd.Index(values, dtype=object), column)
         return cls(np.array(values, dtype=object if several_types else None), values=codes)
 
-    def take(self, places: npt.NDArray[np.intp]) -> Label:
+    def take(self, places: Int[npt.NDArray[np.intp], " m"]) -> Label:
         """Return the label of some of the rows; of no rows, what is kept with a model."""
         return replace(self, values=self.values[places])
 
@@ -57,7 +58,7 @@ class Label:
         """Its classes; none for a number."""
         return np.empty(0) if self.classes is None else self.classes
 
-    def targets(self) -> FloatArray:
+    def targets(self) -> Float[FloatArray, "n n_targets"]:
         """Return the numbers that represent each row's label, one column or one per class; their mean is kept."""
         if self.classes is None:
             return ((self.values - self.centre) / self.scale)[:, None]
@@ -65,13 +66,15 @@ class Label:
             return (self.values == 1).astype(np.float64)[:, None]
         return np.eye(len(self.classes))[self.values]
 
-    def cell_means(self, cells: npt.NDArray[np.intp], n_cells: int) -> FloatArray:
-        """Return the means of the targets in each cell, (n_cells, n_targets); over all rows where a cell has none."""
+    def cell_means(
+        self, cells: Int[npt.NDArray[np.intp], " n"], n_cells: int
+    ) -> Float[FloatArray, "{n_cells} n_targets"]:
+        """Return the means of the targets in each cell; over all rows where a cell has none."""
         targets, total = self.targets(), np.bincount(cells, minlength=n_cells)
         sums = np.stack([np.bincount(cells, weights=column, minlength=n_cells) for column in targets.T], axis=1)
         return np.where(total[:, None] > 0, sums / np.maximum(total, 1)[:, None], targets.mean(axis=0))
 
-    def predict(self, means: FloatArray) -> np.ndarray:
+    def predict(self, means: Float[FloatArray, "n n_targets"]) -> Shaped[np.ndarray, " n"]:
         """Predict the most probable class, or the mean of a number, from means of the targets."""
         if self.classes is None:
             return means[:, 0] * self.scale + self.centre

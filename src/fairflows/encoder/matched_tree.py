@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from fairflows.bounds.blocks import blocks_to_the_left
 from fairflows.encoder.base import FloatArray, IntArray
@@ -25,9 +26,10 @@ Coin = Callable[[int, Places], FloatArray]
 class TreeStructure:
     """The inner nodes of a binary tree, each after the one above it, without thresholds."""
 
-    score: IntArray  # (n_nodes,): the score that each node splits
-    share: FloatArray  # (n_nodes, K): the share of each group that goes to the left
-    children: IntArray  # (n_nodes, 2): the node on the left and on the right; a leaf is written as −1 − its cell
+    score: Int[IntArray, " n_nodes"]  # the score that each node splits
+    share: Float[FloatArray, "n_nodes K"]  # the share of each group that goes to the left
+    # the node on the left and on the right; a leaf is written as −1 − its cell
+    children: Int[IntArray, "n_nodes 2"]
 
     @property
     def n_cells(self) -> int:
@@ -42,8 +44,8 @@ class TreeStructure:
         children[is_leaf] = -1 - np.arange(is_leaf.sum())
         return TreeStructure(self.score[:n], self.share[:n], children)
 
-    def side_blocks(self, n_persons: IntArray) -> IntArray:
-        """Return the blocks on both sides of each node, (n_nodes, 2, K), if it is cut at n persons of each group."""
+    def side_blocks(self, n_persons: Int[IntArray, " K"]) -> Int[IntArray, "n_nodes 2 K"]:
+        """Return the blocks on both sides of each node if it is cut at n persons of each group."""
         found = np.empty((len(self.score), 2, len(n_persons)), dtype=np.int64)
         level, blocks = np.arange(min(1, len(self.score))), np.asarray(n_persons)[None] + 1
         while len(level):
@@ -53,14 +55,14 @@ class TreeStructure:
             level, blocks = below[is_inner], found[level][is_inner]
         return found
 
-    def blocks(self, n_persons: IntArray) -> IntArray:
-        """Return the blocks (K, n_cells) of each leaf if the tree is cut at n persons of each group, (K,)."""
+    def blocks(self, n_persons: Int[IntArray, " K"]) -> Int[IntArray, "K n_cells"]:
+        """Return the blocks of each leaf if the tree is cut at n persons of each group."""
         if not len(self.score):
             return np.asarray(n_persons)[:, None] + 1
         return self.side_blocks(n_persons)[self.children < 0].T  # cells are numbered in this order
 
-    def levels(self) -> IntArray:
-        """Return the number of each cell's ancestor at depths 1, 2, …, (n_levels, n_cells); the last are the cells.
+    def levels(self) -> Int[IntArray, "n_levels n_cells"]:
+        """Return the number of each cell's ancestor at depths 1, 2, …; the last are the cells.
 
         A cell that lies above a depth is its own ancestor there.
         """
@@ -76,11 +78,11 @@ class TreeStructure:
             levels.append(ancestors)
         return np.array([np.unique(level, return_inverse=True)[1] for level in reversed(levels)])
 
-    def blocks_of_first(self, n_persons: IntArray) -> Callable[[int], IntArray]:
+    def blocks_of_first(self, n_persons: Int[IntArray, " K"]) -> Callable[[int], IntArray]:
         """Return the blocks of `first(k)` as a function of k, of two cells or more."""
         sides = self.side_blocks(n_persons)
 
-        def blocks(n_cells: int) -> IntArray:
+        def blocks(n_cells: int) -> Int[IntArray, "K {n_cells}"]:
             n = n_cells - 1
             return sides[:n][(self.children[:n] < 0) | (self.children[:n] >= n)].T
 
@@ -96,11 +98,11 @@ class MatchedTree:
     """
 
     structure: TreeStructure
-    threshold: FloatArray  # (n_nodes, K)
-    coin: FloatArray  # (n_nodes, K)
+    threshold: Float[FloatArray, "n_nodes K"]
+    coin: Float[FloatArray, "n_nodes K"]
 
-    def cells(self, scores: FloatArray, group: Places, coin: Coin) -> Places:
-        """Return the leaf that each row (n_rows, n_scores) of each group ends in."""
+    def cells(self, scores: Float[FloatArray, "n n_scores"], group: Int[Places, " n"], coin: Coin) -> Int[Places, " n"]:
+        """Return the leaf that each row ends in."""
         tree = self.structure
         place = np.full(len(scores), 0 if len(tree.score) else -1, dtype=np.int64)
         rows, depth = np.flatnonzero(place >= 0), 0
@@ -116,14 +118,16 @@ class MatchedTree:
         return (-1 - place).astype(np.intp)
 
 
-def cut(tree: TreeStructure, scores: FloatArray, group: Places, coin: Coin) -> MatchedTree:
+def cut(
+    tree: TreeStructure, scores: Float[FloatArray, "n n_scores"], group: Int[Places, " n"], coin: Coin
+) -> MatchedTree:
     """Set the thresholds of a tree at order statistics of persons.
 
     A node with b blocks holds b − 1 persons of a group. It is cut at the i-th smallest pair (score, coin) of them,
     where i depends on b and the share alone; i blocks go to the left, b − i to the right, and the person at the cut is
     used up. All nodes of a level are treated together.
 
-    `scores` (n, n_scores) has one row per person, and `TreeStructure.blocks` of so many persons are positive.
+    `scores` has one row per person, and `TreeStructure.blocks` of so many persons are positive.
     """
     n_nodes, K = tree.share.shape
     threshold, coin_at_cut = np.empty((2, n_nodes, K))

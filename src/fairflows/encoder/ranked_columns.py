@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Bool, Float, Int, Shaped
 from scipy import sparse
 from sklearn.decomposition import PCA
 
@@ -31,11 +32,11 @@ _SAMPLE = 30_000  # rows that the components are fitted to
 class NumberRanks:
     """The standardised rank of a number among training rows, linear between knots and constant beyond them."""
 
-    knots: FloatArray
-    ranks: FloatArray
+    knots: Float[FloatArray, " n_knots"]
+    ranks: Float[FloatArray, " n_knots"]
 
     @classmethod
-    def fit(cls, x: FloatArray) -> NumberRanks:
+    def fit(cls, x: Float[FloatArray, " n"]) -> NumberRanks:
         """Fit the ranks of a training column."""
         known = np.sort(x[~np.isnan(x)])
         if not len(known):
@@ -49,7 +50,7 @@ class NumberRanks:
         spread = of_rows.std() * np.sqrt(len(known) / max(len(x), 1))  # missing values have the mean rank
         return cls(knots, _on_grid((middle - of_rows.mean()) / (spread or 1.0)))
 
-    def features(self, x: FloatArray) -> FloatArray:
+    def features(self, x: Float[FloatArray, " n"]) -> Float[FloatArray, " n"]:
         """Return each value's rank, and 0, the mean rank, where it is missing."""
         return np.where(np.isnan(x), 0.0, _on_grid(np.interp(x, self.knots, self.ranks)))
 
@@ -58,11 +59,12 @@ class NumberRanks:
 class LevelIndicators:
     """The indicator of each category of a column."""
 
-    place: IntArray  # (n_levels + 1,): rare categories share the last indicator; −1 for one that was not seen
+    # of each level, and last of −1: rare categories share the last indicator; −1 for one that was not seen
+    place: Int[IntArray, " n_codes"]
     scale: float  # by which the variances of the indicators add up to 1
 
     @classmethod
-    def fit(cls, codes: Places, seen: BoolArray) -> LevelIndicators:
+    def fit(cls, codes: Int[Places, " n"], seen: Bool[BoolArray, " n_levels"]) -> LevelIndicators:
         """Fit indicators of the most frequent categories of a training column."""
         counts = np.bincount(codes, minlength=len(seen) + 1)
         place = np.full(len(counts), -1)
@@ -82,7 +84,8 @@ class PrincipalComponents:
 
     numbers: dict[Any, NumberRanks]  # of columns of numbers and times
     indicators: dict[Any, LevelIndicators]  # of columns of categories, and of gaps in columns of numbers
-    loadings: FloatArray  # (n_features, n_components): the weights, on a grid; scales of indicators are part of them
+    # the weights, on a grid; scales of indicators are part of them
+    loadings: Float[FloatArray, "n_features n_components"]
 
     @classmethod
     def fit(cls, codes: Codes, seen: Seen, n_components: int, random_state: int) -> PrincipalComponents:
@@ -116,8 +119,8 @@ class PrincipalComponents:
         varying = [part.ranks.any() for part in self.numbers.values()]
         return float(sum(varying) + sum(part.scale > 0 for part in self.indicators.values()))
 
-    def scores(self, codes: Codes) -> FloatArray:
-        """Return the components of rows, (n_rows, n_components); not centred."""
+    def scores(self, codes: Codes) -> Float[FloatArray, "n n_components"]:
+        """Return the components of rows; not centred."""
         first, n_rows = len(self.numbers), len(next(iter(codes.values())))
         ranks = np.empty((first, n_rows))
         for j, (name, number) in enumerate(self.numbers.items()):
@@ -131,16 +134,16 @@ class PrincipalComponents:
         return found
 
 
-def _places(codes: npt.NDArray) -> Places:
+def _places(codes: Shaped[npt.NDArray, " n"]) -> Int[Places, " n"]:
     """Return levels as they are; of numbers, 1 where one is missing, else 0."""
     return np.isnan(codes).astype(np.intp) if codes.dtype.kind == "f" else codes
 
 
-def _on_grid(ranks: FloatArray) -> FloatArray:
+def _on_grid(ranks: Float[FloatArray, " n"]) -> Float[FloatArray, " n"]:
     return np.round(ranks * _RANK_STEPS) / _RANK_STEPS
 
 
-def _scale(shares: FloatArray) -> float:
+def _scale(shares: Float[FloatArray, " n_indicators"]) -> float:
     """Return 1/√Σ p(1 − p), by which indicators with shares p have total variance 1; 0 where nothing varies."""
     variance = float((shares * (1 - shares)).sum())
     return variance**-0.5 if variance > 0 else 0.0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from jaxtyping import Int
 from sklearn.utils.validation import check_array, validate_data
 
 from fairflows.encoder.label import Label, LabelsLike
@@ -47,15 +48,15 @@ class Rows:
     codes: Codes  # the same as arrays
     outside: Outside  # values that the domain of the encoder does not have
     # Each row's group, as a place in the encoder's ``groups_``; 0 where an encoder needs no attribute and none came.
-    group: Groups
+    group: Int[Groups, " n"]
     persons: Persons  # whose rows they are
 
-    def take(self, places: Places) -> Rows:
+    def take(self, places: Int[Places, " m"]) -> Rows:
         """Return some of the rows."""
         outside, persons = self.outside.take(places), self.persons.take(places)
         return Rows(self.X.iloc[places], take(self.codes, places), outside, self.group[places], persons)
 
-    def split(self, share: float, random_state: int) -> tuple[Places, Places]:
+    def split(self, share: float, random_state: int) -> tuple[Int[Places, " _"], Int[Places, " _"]]:
         """Return the rows of a random share of the persons of each group, and the rows of the others.
 
         A person with a name is in the same part whatever the order of the rows is.
@@ -67,10 +68,10 @@ class Rows:
         is_first = (rank < np.round(share * np.bincount(of_person))[of_person])[persons.codes]
         return np.flatnonzero(is_first), np.flatnonzero(~is_first)
 
-    def independent(self, places: Places, most: int, random_state: int) -> Places:
+    def independent(self, places: Int[Places, " m"], most: int, random_state: int) -> Int[Places, " _"]:
         """Return those of the rows at these places that are independent draws from the law of a random row.
 
-        They are at most one row of each person, of whom nobody has more than `most`.
+        They are at most one row of each person; no person has more than `most`.
         """
         if most == 1 and self.persons.n == len(self.persons.codes):
             return places
@@ -78,7 +79,7 @@ class Rows:
         return places[self.persons.take(places).random_rows(contents, random_state, most)]
 
     @property
-    def encoding_group(self) -> Groups:
+    def encoding_group(self) -> Int[Groups, " n"]:
         """The group whose map each row takes.
 
         A row with a value that cannot be brought back into the domain (a new category, or a missing value where none
@@ -141,7 +142,7 @@ def read_training_rows(
     named = isinstance(X, Table) or has_names(X)
     numbered = [name for name in features if not isinstance(name, str)]
     if named and 0 < len(numbered) < features.shape[1]:
-        raise DataError(f"The name of column {numbered[0]!r} is no text, and others are texts: rename it.")
+        raise DataError(f"The name of column {numbered[0]!r} is not a text, and those of other columns are: rename it.")
     validate_data(encoder, features if named else features.to_numpy(), skip_check_array=True, reset=True)
     kinds = getattr(encoder, "kinds", None)
     if kinds is None and isinstance(X, Table):
@@ -187,7 +188,7 @@ def read_latent(
     return Rows(encoder.output_.schema.apply(latent[names]), {}, Outside(len(frame)), group, persons)
 
 
-def group_places(attribute: pd.Series | None, groups: list[Hashable], n_rows: int) -> Groups:
+def group_places(attribute: pd.Series | None, groups: list[Hashable], n_rows: int) -> Int[Groups, " {n_rows}"]:
     """Return each row's place in `groups`; 0 without an attribute or without fitted groups."""
     if attribute is None or not groups:
         return np.zeros(n_rows, dtype=np.intp)
@@ -240,7 +241,8 @@ def find_attribute(
 
 def _find_groups(attribute: pd.Series) -> list[Hashable]:
     if attribute.isna().any():
-        raise DataError(f"The sensitive attribute must be known in every row; {int(attribute.isna().sum())} are not.")
+        n_missing = int(attribute.isna().sum())
+        raise DataError(f"The sensitive attribute is missing in {n_missing:,} rows; drop them or fill them in.")
     groups = sorted_values(of_one_type(attribute))
     if len(groups) < 2:
         raise DataError(f"The sensitive attribute needs at least two groups; every row is {shown(groups[0])}.")

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import sklearn
+from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import expit
 from sklearn.base import is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -37,7 +38,7 @@ _FOLDS = 5  # a row's own target is not in the mean that the score is fitted to
 BoostingModel: TypeAlias = "HistGradientBoostingClassifier | HistGradientBoostingRegressor"
 
 
-def rounded(scores: FloatArray) -> FloatArray:
+def rounded(scores: Float[FloatArray, "*any"]) -> Float[FloatArray, "*any"]:
     """Round scores to nine significant digits, each by itself, so that equal rows tie in batches of every size.
 
     A matrix product rounds its last digits differently in another batch. Infinite and missing scores stay as they are.
@@ -53,11 +54,13 @@ class LevelNumbers:
     The mean of a rare category is drawn towards the mean of all rows.
     """
 
-    numbers: FloatArray  # (n_levels + 1, d); the last row, of a value that is not in the domain, is zero
+    numbers: Float[FloatArray, "n_codes d"]  # the last row, of a value that is not in the domain, is zero
 
     @classmethod
-    def fit(cls, codes: Places, seen: BoolArray, targets: FloatArray) -> LevelNumbers:
-        """Find the numbers of the levels that were seen, with targets (n_rows, n_targets)."""
+    def fit(
+        cls, codes: Int[Places, " n"], seen: Bool[BoolArray, " n_levels"], targets: Float[FloatArray, "n n_targets"]
+    ) -> LevelNumbers:
+        """Find the numbers of the levels that were seen."""
         if seen.sum() <= _MOST_CATEGORIES:
             return cls(np.eye(len(seen) + 1)[:, np.flatnonzero(seen)])
         sums = np.stack([np.bincount(codes, target, len(seen) + 1) for target in targets.T], axis=1)
@@ -69,16 +72,16 @@ ScoreFeatures: TypeAlias = "dict[Any, LevelNumbers | None]"
 """The columns of a score's matrix in their order: categories by their numbers, and numbers as they are."""
 
 
-def fit_features(codes: Codes, seen: Seen, targets: FloatArray) -> ScoreFeatures:
-    """Find the numbers of categories, from rows and their targets (n_rows, d)."""
+def fit_features(codes: Codes, seen: Seen, targets: Float[FloatArray, "n n_targets"]) -> ScoreFeatures:
+    """Find the numbers of categories, from rows and their targets."""
     return {
         name: LevelNumbers.fit(column, seen.levels[name], targets) if name in seen.levels else None
         for name, column in codes.items()
     }
 
 
-def feature_matrix(features: ScoreFeatures, codes: Codes) -> FloatArray:
-    """Return the features of rows, shape (n_rows, n_features); missing numbers are NaN."""
+def feature_matrix(features: ScoreFeatures, codes: Codes) -> Float[FloatArray, "n n_features"]:
+    """Return the features of rows; missing numbers are NaN."""
     parts = [codes[name][:, None] if of is None else of.numbers[codes[name]] for name, of in features.items()]
     return np.concatenate(parts, axis=1)
 
@@ -91,14 +94,14 @@ class ThresholdTrees:
     the feature is missing (NaN) if ``missing_left`` says so. Both children of a leaf are the leaf itself.
     """
 
-    feature: Places  # (n_nodes,)
-    threshold: FloatArray  # (n_nodes,)
-    missing_left: npt.NDArray[np.bool_]  # (n_nodes,)
-    children: Places  # (n_nodes, 2): the node on the right, then the node on the left
-    roots: Places  # (n_trees,)
+    feature: Int[Places, " n_nodes"]
+    threshold: Float[FloatArray, " n_nodes"]
+    missing_left: Bool[BoolArray, " n_nodes"]
+    children: Int[Places, "n_nodes 2"]  # the node on the right, then the node on the left
+    roots: Int[Places, " n_trees"]
 
-    def leaves(self, x: FloatArray) -> Places:
-        """Return the leaf that each row of x (n_rows, n_features) reaches in each tree, shape (n_trees, n_rows)."""
+    def leaves(self, x: Float[FloatArray, "n n_features"]) -> Int[Places, "n_trees n"]:
+        """Return the leaf that each row reaches in each tree."""
         n, n_trees = len(x), len(self.roots)
         # Rows that go left when a feature is missing read a copy in which missing values are below every threshold.
         columns = np.concatenate([x.T, np.where(np.isnan(x.T), -np.inf, x.T)]).ravel()
@@ -122,8 +125,8 @@ class Score:
 
     features: ScoreFeatures
     trees: ThresholdTrees  # iteration by iteration, one tree per score
-    value: FloatArray  # (n_nodes,)
-    baseline: FloatArray  # (n_scores,)
+    value: Float[FloatArray, " n_nodes"]
+    baseline: Float[FloatArray, " n_scores"]
     classifies: bool  # whether it predicts probabilities of classes instead of the mean of a number
 
     @classmethod
@@ -144,8 +147,8 @@ class Score:
         found = ThresholdTrees(feature, threshold, missing_left, np.stack(children, axis=1), roots)
         return cls(features, found, nodes["value"].copy(), baseline, is_classifier(model))
 
-    def _raw(self, codes: Codes) -> FloatArray:
-        """Return the sums of rows (n_rows, n_scores).
+    def _raw(self, codes: Codes) -> Float[FloatArray, "n n_scores"]:
+        """Return the sums of rows.
 
         Trees are added one after the other, as scikit-learn does, so that the sum is the same in every batch.
         """
@@ -157,15 +160,15 @@ class Score:
                 raw[rows, tree % len(self.baseline)] += values
         return raw
 
-    def predict_proba(self, codes: Codes) -> FloatArray:
-        """Return the class probabilities of rows, rounded, shape (n_rows, n_classes)."""
+    def predict_proba(self, codes: Codes) -> Float[FloatArray, "n n_classes"]:
+        """Return the class probabilities of rows, rounded."""
         raw = self._raw(codes)
         if raw.shape[1] > 1:
             return rounded(softmax(raw))
         positive = expit(raw[:, 0])
         return rounded(np.stack([1 - positive, positive], axis=1))
 
-    def values(self, codes: Codes) -> FloatArray:
+    def values(self, codes: Codes) -> Float[FloatArray, "n n_scores"]:
         """Return the mean of a number, the probability of the second of two classes, or of each of more; rounded."""
         if not self.classifies:
             return rounded(self._raw(codes))
@@ -173,7 +176,7 @@ class Score:
         return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
 
 
-def fit_score(model: BoostingModel, codes: Codes, y: npt.NDArray, seen: Seen) -> Score:
+def fit_score(model: BoostingModel, codes: Codes, y: Shaped[npt.NDArray, " n"], seen: Seen) -> Score:
     """Fit a score to rows; y holds their class numbers, or numbers."""
     classifies = is_classifier(model)
     targets = np.eye(int(y.max()) + 1)[y.astype(np.intp)][:, 1:] if classifies else np.asarray(y, np.float64)[:, None]

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Bool, Float, Int
 from joblib import Parallel, delayed
 
 from fairflows.bounds.blocks import blocks_to_the_left
@@ -22,16 +23,20 @@ _SHARES = np.arange(1, 10) / 10  # that may go to the left
 class StructureRows:
     """The rows that the structure of a tree is chosen on."""
 
-    group: Places  # (n,): each row's group
-    # (n, n_targets), centred: what the leaves are to tell; a split is worth the sum of the targets' variances that it
-    # explains
-    targets: FloatArray
-    by_score: IntArray  # (n_scores, n): the rows in the order of each score, ties in random order
+    group: Int[Places, " n"]  # each row's group
+    # what the leaves are to tell, centred; a split is worth the sum of the targets' variances that it explains
+    targets: Float[FloatArray, "n n_targets"]
+    by_score: Int[IntArray, "n_scores n"]  # the rows in the order of each score, ties in random order
     n_groups: int  # K
 
     @classmethod
     def of(
-        cls, scores: FloatArray, group: Places, targets: FloatArray, n_groups: int, random_state: int
+        cls,
+        scores: Float[FloatArray, "n n_scores"],
+        group: Int[Places, " n"],
+        targets: Float[FloatArray, "n n_targets"],
+        n_groups: int,
+        random_state: int,
     ) -> StructureRows:
         """Return the rows, sorted by each score."""
         # A tie is broken anew for each score: rows that one coin sent to the left at a node must not be the same that
@@ -40,7 +45,7 @@ class StructureRows:
         by_score = np.stack([np.lexsort((tie[:, j], score)) for j, score in enumerate(scores.T)])
         return cls(group, targets - targets.mean(axis=0), by_score, n_groups)
 
-    def take(self, rows: Places) -> StructureRows:
+    def take(self, rows: Int[Places, " m"]) -> StructureRows:
         """Return some of the rows."""
         place = np.full(len(self.group), -1)
         place[rows] = np.arange(len(rows))
@@ -57,13 +62,13 @@ class StructureRows:
 class Level:
     """The nodes of one depth of a tree that grows."""
 
-    above: IntArray  # (n,): which node each is below, −1 for the root
-    side: IntArray  # (n,): on which side of it
-    mass: FloatArray  # (n,): the share of the persons
-    blocks: IntArray  # (n, K)
+    above: Int[IntArray, " n_nodes"]  # which node each is below, −1 for the root
+    side: Int[IntArray, " n_nodes"]  # on which side of it
+    mass: Float[FloatArray, " n_nodes"]  # the share of the persons
+    blocks: Int[IntArray, "n_nodes K"]
 
-    def below(self, number: IntArray, share: FloatArray) -> Level:
-        """Return the nodes below these, which have numbers: first all on the left, which get a share (n, K) each."""
+    def below(self, number: Int[IntArray, " n_nodes"], share: Float[FloatArray, "n_nodes K"]) -> Level:
+        """Return the nodes below these, which have numbers: first all on the left, which get a share of each group."""
         left, blocks = share.mean(axis=1), blocks_to_the_left(self.blocks, share)
         mass = np.concatenate([self.mass * left, self.mass * (1 - left)])
         sides = np.repeat([0, 1], len(number))
@@ -74,8 +79,10 @@ class Level:
         return Level(self.above[nodes], self.side[nodes], self.mass[nodes], self.blocks[nodes])
 
 
-def grow(rows: StructureRows, n_persons: IntArray, rates: FloatArray | None = None) -> TreeStructure:
-    """Choose the structure of a tree for thresholds at n persons of each group, (K,).
+def grow(
+    rows: StructureRows, n_persons: Int[IntArray, " K"], rates: Float[FloatArray, " K"] | None = None
+) -> TreeStructure:
+    """Choose the structure of a tree for thresholds at n persons of each group.
 
     The distance between the groups that chance leaves in a tree of leaves with masses p_j is proportional to
     Σ_j h(p_j), h(p) = √(p(1 − p)). So each node takes the score and the share whose split explains most of the targets'
@@ -87,7 +94,7 @@ def grow(rows: StructureRows, n_persons: IntArray, rates: FloatArray | None = No
             return node(grow(left rows), grow(right rows))
 
     The nodes come best first, so that `TreeStructure.first` gives the tree of any number of leaves. All nodes of a
-    depth are treated together, as arrays. With `rates` (K,) the root splits the first score, and sends this share of
+    depth are treated together, as arrays. With `rates` the root splits the first score, and sends this share of
     each group to the right.
     """
     K = rows.n_groups
@@ -119,8 +126,8 @@ def grow(rows: StructureRows, n_persons: IntArray, rates: FloatArray | None = No
     return _best_first(np.concatenate(scores), np.concatenate(share_on_left), np.concatenate(worth_of), above, side)
 
 
-def _worth(level: Level, shares: FloatArray) -> FloatArray:
-    """Return the worth of a unit of explained variance, (n_nodes, n_shares); 0 where a leaf would be too small."""
+def _worth(level: Level, shares: Float[FloatArray, "n_shares K"]) -> Float[FloatArray, "n_nodes n_shares"]:
+    """Return the worth of a unit of explained variance; 0 where a leaf would be too small."""
     left = blocks_to_the_left(level.blocks[:, None], shares)  # (n_nodes, n_shares, K)
     fewest = np.minimum(left, level.blocks[:, None] - left).min(axis=2)
     mass, on_left = level.mass[:, None], shares.mean(axis=1)
@@ -128,12 +135,16 @@ def _worth(level: Level, shares: FloatArray) -> FloatArray:
     return np.where(fewest > FEWEST_PERSONS, 1 / np.maximum(cost, 1e-300), 0.0)
 
 
-def _h(p: FloatArray) -> FloatArray:
+def _h(p: Float[FloatArray, "*any"]) -> Float[FloatArray, "*any"]:
     return np.sqrt(np.maximum(p * (1 - p), 0.0))
 
 
 def _best_first(
-    score: IntArray, share: FloatArray, worth: FloatArray, above: IntArray, side: IntArray
+    score: Int[IntArray, " n_nodes"],
+    share: Float[FloatArray, "n_nodes K"],
+    worth: Float[FloatArray, " n_nodes"],
+    above: Int[IntArray, " n_nodes"],
+    side: Int[IntArray, " n_nodes"],
 ) -> TreeStructure:
     """Return a tree whose nodes are ordered by their worth, each after the one above it."""
     n = len(score)
@@ -152,12 +163,20 @@ def _best_first(
 
 
 def best_splits(
-    rows: StructureRows, node: IntArray, shares: FloatArray, worth: FloatArray
-) -> tuple[IntArray, IntArray, FloatArray, npt.NDArray[np.bool_]]:
+    rows: StructureRows,
+    node: Int[IntArray, " n"],
+    shares: Float[FloatArray, "n_shares K"],
+    worth: Float[FloatArray, "n_nodes n_shares"],
+) -> tuple[
+    Int[IntArray, " n_nodes"],
+    Int[IntArray, " n_nodes"],
+    Float[FloatArray, " n_nodes"],
+    Bool[npt.NDArray[np.bool_], " n"],
+]:
     """For each node, find the score and the share whose split is worth most.
 
-    `node` is the node of each row, (n,); `shares` (n_shares, K) are those of each group that may go to the left;
-    `worth` (n_nodes, n_shares) is the worth of a unit of the targets' explained variance. Return the score, the place
+    `node` is the node of each row; `shares` are those of each group that may go to the left;
+    `worth` is the worth of a unit of the targets' explained variance. Return the score, the place
     of the share and the worth of each node, and the side of it that each row is on.
     """
     (n_nodes, n_shares), K, n = worth.shape, rows.n_groups, len(node)
@@ -171,8 +190,8 @@ def best_splits(
     edges = np.concatenate([start[:, None], start[:, None] + n_left], axis=1).ravel()  # where the next share begins
     is_empty = np.diff(edges, append=n) == 0
 
-    def tried(by_score: IntArray) -> tuple[IntArray, FloatArray]:
-        """Return the rows of each segment in the order of a score, and what its splits explain, (n_nodes, n_shares)."""
+    def tried(by_score: Int[IntArray, " n"]) -> tuple[Int[IntArray, " n"], Float[FloatArray, "n_nodes n_shares"]]:
+        """Return the rows of each segment in the order of a score, and what its splits explain."""
         ordered = by_score[np.argsort(segment[by_score], kind="stable")]
         between = np.add.reduceat(terms[ordered], np.minimum(edges, n - 1), axis=0)
         between[is_empty] = 0
@@ -191,8 +210,10 @@ def best_splits(
     return score, share, found.reshape(n_nodes, -1)[np.arange(n_nodes), best], goes_right
 
 
-def _explained(left: FloatArray, whole: FloatArray) -> FloatArray:
-    """Return the variance of all targets that a split explains, from sums of targets and rows (..., n_targets + 1)."""
+def _explained(
+    left: Float[FloatArray, "n_nodes n_shares n_terms"], whole: Float[FloatArray, "n_nodes 1 n_terms"]
+) -> Float[FloatArray, "n_nodes n_shares"]:
+    """Return the variance of all targets that a split explains, from sums of targets and of rows."""
     on_left, on_right, together = (
         (sums[..., :-1] ** 2).sum(axis=-1) / np.maximum(sums[..., -1], 1e-300) for sums in (left, whole - left, whole)
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Float, Int
 from joblib import Parallel, delayed
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
@@ -33,8 +34,10 @@ class TreeScores:
     components: PrincipalComponents  # of the columns
 
     @classmethod
-    def fit(cls, rows: TrainingRows, places: Places, random_state: int) -> tuple[TreeScores, FloatArray]:
-        """Fit the scores to some rows; return them, and the scores of these rows, (n_rows, n).
+    def fit(
+        cls, rows: TrainingRows, places: Int[Places, " n"], random_state: int
+    ) -> tuple[TreeScores, Float[FloatArray, "n n_scores"]]:
+        """Fit the scores to some rows; return them, and the scores of these rows.
 
         The law of a label's score among the persons that it was fitted to is not its law among others: by it the nodes
         would prefer the label. So each person's is by a model that was fitted to half of the others, unless these lack
@@ -77,8 +80,8 @@ class TreeScores:
         """The number of scores."""
         return self.n_of_label + self.components.loadings.shape[1]
 
-    def values(self, codes: Codes) -> FloatArray:
-        """Return the scores of rows, (n_rows, n); −∞ for a row with a value that was not seen."""
+    def values(self, codes: Codes) -> Float[FloatArray, "n n_scores"]:
+        """Return the scores of rows; −∞ for a row with a value that was not seen."""
         parts = [score.values(codes) for score in self.of_labels if score is not None]
         found = np.concatenate([*parts, self.components.scores(codes)], axis=1)
         return np.where(self.seen.unknown(codes)[:, None], -np.inf, found)

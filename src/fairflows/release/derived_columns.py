@@ -2,8 +2,8 @@
 
 Every computed column is a `Lookup` (its value follows from the value of one other column) or a `Formula` (arithmetic).
 Other relations are brought to these two by helper columns, which are drawn in place of columns of the table: which of
-several flags is 1, the day and the time of day of a moment, the rest that a formula leaves, and the class of a code,
-which is drawn before the code, and then looked up by it.
+several flags is 1, the day and the time of day of a moment, the residual of a formula, and the class of a code, which
+is drawn before the code, and then looked up by it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST_CODES = 400  # columns that may determine others: the time grows with the 
 _MOST_COLUMNS = 100  # in which formulas are looked for: the time grows with the third power
 _MOST_PARTS = 60  # of a sum
 _FEW = 8  # a column with so few values is not computed by a formula, nor part of one
-_MOST_ERROR = 0.02  # of the spread of a column, for a formula that leaves a rest
+_MOST_ERROR = 0.02  # of the spread of a column, for a formula that leaves a residual
 _MOST_TIME_ERROR = 0.1  # the same for times, of which a quarter may be further apart
 _MICROSECOND = 1e-6
 
@@ -118,10 +118,10 @@ class Formula:
     weights: list[float]  # of the function, or of each source of the sum
     decimals: int | None  # computed values are rounded to so many decimals; None for a column without a grid
     dtype: Any
-    rest: str | None = None  # a helper column that is added, and that is missing where the column is missing
+    residual: str | None = None  # a helper column that is added, and that is missing where the column is missing
 
     def exact(self, columns: Columns | Values) -> FloatArray:
-        """Return the value of the formula without the rest; NaN where it cannot be computed."""
+        """Return the value of the formula without the residual; NaN where it cannot be computed."""
         sources = [floats(pd.Series(columns[name])) for name in self.sources]
         with np.errstate(all="ignore"):
             parts = [FORMS[self.form](*sources)] if self.form in FORMS else sources
@@ -129,9 +129,9 @@ class Formula:
         return np.where(np.isfinite(value), value, np.nan)
 
     def compute(self, columns: Columns) -> pd.Series:
-        """Compute the column; it is missing where a source or the rest is missing."""
+        """Compute the column; it is missing where a source or the residual is missing."""
         value = self.exact(columns)
-        return self.as_column(value if self.rest is None else value + floats(columns[self.rest]))
+        return self.as_column(value if self.residual is None else value + floats(columns[self.residual]))
 
     def as_column(self, value: FloatArray) -> pd.Series:
         """Return values in the type of the column, rounded to its grid."""
@@ -155,7 +155,7 @@ class Formula:
         terms = [f"({self.form.format(*self.sources)})"] if self.form in FORMS else self.sources
         text = " + ".join(f"{w:.6g} · {t}" if w != 1 else f"{t}" for w, t in zip(self.weights, terms, strict=True))
         text = text if self.shift == 0 else f"{self.shift:.6g} + {text}"
-        return f"{self.column} = {text}" + ("" if self.rest is None else " + a rest")
+        return f"{self.column} = {text}" + ("" if self.residual is None else " + a residual")
 
 
 Derived = Lookup | Formula
@@ -184,11 +184,11 @@ def find_derived(
         last += found
         columns = helpers | {name: column for name, column in columns.items() if all(f.column != name for f in found)}
     formulas = _formulas({name: column for name, column in columns.items() if name not in declared})
-    formulas = [f if f.rest is None else replace(f, rest=_new_name(f.rest, frame)) for f in formulas]
+    formulas = [f if f.residual is None else replace(f, residual=_new_name(f.residual, frame)) for f in formulas]
     formulas = [f for f in formulas if f.column not in given]
-    rests = {f.rest: _rest(f, columns) for f in formulas if f.rest is not None}
+    residuals = {f.residual: _residual(f, columns) for f in formulas if f.residual is not None}
     computed = {formula.column for formula in formulas}
-    columns = {name: column for name, column in columns.items() if name not in computed} | rests
+    columns = {name: column for name, column in columns.items() if name not in computed} | residuals
     apart = {name: column for name, column in columns.items() if name not in given}
     lookups = list(_classes(apart, declared, persons, known or {})) if apart else []
     for lookup in lookups:
@@ -332,12 +332,12 @@ def _formulas(columns: Columns) -> list[Formula]:
 
 
 def _formula_of(column: pd.Series, others: Columns, values: Values) -> Formula | None:
-    """Return an exact formula of a column, or else the first one that leaves a small rest."""
+    """Return an exact formula of a column, or else the first one that leaves a small residual."""
     grid = grid_of_most(numbers(column.dropna())) if column.notna().any() else None
     decimals = None if grid is None or is_time(column.dtype) else grid.decimals
     plain = Formula(column.name, [], _LINEAR, 0.0, [], decimals, column.dtype)
     is_moment = column.dtype.kind == "M"
-    with_rest = None
+    with_residual = None
     for form, sources, weights in _candidates(column, others, values, 0.0 if decimals is None else 10.0**-decimals):
         candidate = _fitted(replace(plain, form=form, sources=sources, weights=weights), values)
         # A difference of two times is a duration, a time plus a duration is a time; nothing else makes sense.
@@ -348,10 +348,10 @@ def _formula_of(column: pd.Series, others: Columns, values: Values) -> Formula |
         has_sense = np.dot(candidate.weights, are_times) == is_moment if is_linear else not any([is_moment, *are_times])
         has_sense |= is_number(column.dtype) and is_linear and are_times == [True]  # the age of a date of birth
         formula = _checked(candidate, values) if has_sense else None
-        if formula is not None and formula.rest is None:
+        if formula is not None and formula.residual is None:
             return formula
-        with_rest = with_rest or formula
-    return with_rest
+        with_residual = with_residual or formula
+    return with_residual
 
 
 def _candidates(
@@ -392,7 +392,7 @@ def _candidates(
 
 
 def _parts_of_sum(z: FloatArray, names: list[Hashable], values: Values, quantum: float) -> tuple[list[Hashable], float]:
-    """Return three columns or more whose sum is z, or the rest of a whole such as 100 %, and the sign of the sum in z.
+    """Return three columns or more whose sum is z, or 100 % less z or another whole, and the sign of the sum in z.
 
     The parts of a sum never exceed it. The parts of a whole may be rounded.
     """
@@ -427,7 +427,7 @@ def _fitted(formula: Formula, values: Values) -> Formula:
 
 
 def _checked(formula: Formula, values: Values) -> Formula | None:
-    """Return the formula if it holds in nearly all rows, with a rest if it needs one."""
+    """Return the formula if it holds in nearly all rows, with a residual if it needs one."""
     z, made = values[formula.column], formula.exact(values)
     both = ~np.isnan(made) & ~np.isnan(z)
     if both.sum() < max(_NEARLY_ALL * (~np.isnan(z)).sum(), _FEWEST_ROWS):
@@ -441,23 +441,24 @@ def _checked(formula: Formula, values: Values) -> Formula | None:
         return None
     holds = np.abs(floats(formula.as_column(made)) - z) < max(quantum, 1e-9 * float(np.abs(z).max())) / 2
     if holds.mean() >= _NEARLY_ALL and holds[is_other].mean() >= _OF_OTHERS:
-        return replace(formula, rest=_rest_of(formula)) if has_gaps else formula
-    rest, spread = z - made, float(np.subtract(*np.quantile(z[is_other], [0.95, 0.05])))
+        return replace(formula, residual=_residual_of(formula)) if has_gaps else formula
+    residual, spread = z - made, float(np.subtract(*np.quantile(z[is_other], [0.95, 0.05])))
     if is_time(formula.dtype):
-        is_small = float(np.quantile(np.abs(rest - np.median(rest)), 0.75)) <= _MOST_TIME_ERROR * spread
+        is_small = float(np.quantile(np.abs(residual - np.median(residual)), 0.75)) <= _MOST_TIME_ERROR * spread
     else:  # an age is a year minus the year of birth, or one less
         step = 1.01 * quantum if quantum >= 1 and spread >= 20 * quantum else 0.0
-        is_small = float(np.quantile(np.abs(rest[is_other]), _OF_OTHERS)) <= max(_MOST_ERROR * spread, step)
+        is_small = float(np.quantile(np.abs(residual[is_other]), _OF_OTHERS)) <= max(_MOST_ERROR * spread, step)
     if not is_small:
         return None
-    # The numbers of a formula that does not hold exactly are those of a few rows: the rest takes up their last digits.
+    # A formula that does not hold exactly has the numbers of a few rows; the residual takes up their last digits.
     step = 10.0 ** (np.floor(np.log10(max(spread, 1e-300))) - 3)
     shift = float(np.rint(formula.shift / step) * step)
-    return replace(formula, shift=shift, weights=[float(f"{w:.4g}") for w in formula.weights], rest=_rest_of(formula))
+    weights = [float(f"{w:.4g}") for w in formula.weights]
+    return replace(formula, shift=shift, weights=weights, residual=_residual_of(formula))
 
 
-def _rest_of(formula: Formula) -> str:
-    return f"{formula.column}: rest"
+def _residual_of(formula: Formula) -> str:
+    return f"{formula.column}: residual"
 
 
 def _keeps_frequent_value(formula: Formula, values: Values, both: BoolArray, has_it: BoolArray) -> bool:
@@ -472,10 +473,10 @@ def _keeps_frequent_value(formula: Formula, values: Values, both: BoolArray, has
     return any(np.unique(source, return_counts=True)[1].max() > len(source) / 2 for source in sources)
 
 
-def _rest(formula: Formula, columns: Columns) -> pd.Series:
+def _residual(formula: Formula, columns: Columns) -> pd.Series:
     """Return the column minus its formula, rounded as the column is."""
-    rest = floats(columns[formula.column]) - formula.exact(columns)
-    return pd.Series(np.round(rest, 6 if formula.decimals is None else max(formula.decimals, 0)))
+    residual = floats(columns[formula.column]) - formula.exact(columns)
+    return pd.Series(np.round(residual, 6 if formula.decimals is None else max(formula.decimals, 0)))
 
 
 def _line(made: FloatArray, z: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -103,8 +103,9 @@ class TreePartition:
         cell[leaves[np.argsort(tree.value[leaves, 0, -1], kind="stable")]] = np.arange(len(leaves))
         itself, is_leaf = np.arange(tree.node_count), tree.children_left < 0
         children = [np.where(is_leaf, itself, side) for side in (tree.children_right, tree.children_left)]
-        feature, never = np.maximum(tree.feature, 0), np.zeros(tree.node_count, dtype=bool)
-        walked = ThresholdTrees(feature, tree.threshold, never, np.stack(children, axis=1), np.zeros(1, dtype=np.intp))
+        feature, never = np.maximum(tree.feature, 0).astype(np.intp), np.zeros(tree.node_count, dtype=bool)
+        root, below = np.zeros(1, dtype=np.intp), np.stack(children, axis=1).astype(np.intp)
+        walked = ThresholdTrees(feature, tree.threshold, never, below, root)
         return cls(view, walked, cell)
 
     def cells(self, Z: pd.DataFrame) -> IntArray:

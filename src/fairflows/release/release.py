@@ -485,7 +485,7 @@ class Release(TransformerMixin, BaseEstimator):
         return self.encoder_.latent_law()
 
     def bound_follows_from(self, table: Table) -> bool | None:
-        """Whether thresholds and blocks, or held-out counts, follow again from its own table; None if nobody can tell.
+        """Whether thresholds and blocks, or held-out counts, follow again from its own table; None if unknown.
 
         That takes the names of persons, and for held-out counts one row of each.
         """

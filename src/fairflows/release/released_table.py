@@ -32,7 +32,7 @@ class ReleasedTable:
     fingerprint: str  # a keyed hash of the whole table, by which it is recognised; empty where it was no `Table`
     counts: IntArray  # (C, K, k): its rows by label, group and cell
     persons_behind: FloatArray  # (K,): the persons of equal weight that the rows of each group stand for
-    # Of persons with names who keep their cell: the keyed hash of each, in rising order, and the cell.
+    # Named persons who keep their cell: sorted keyed hashes, and the cell of each.
     person: Hashes
     cell: IntArray
     blocks: IntArray | None  # (K, k): the blocks of the population cut, where there is one
@@ -122,7 +122,7 @@ def count_cells(
 ) -> IntArray:
     """Count the rows at some places by label, group and cell, (C, K, k).
 
-    `shape` is (K, k). The labels are those of the whole table; what is no `Table` counts as having none.
+    `shape` is (K, k). The labels are those of the whole table; data without roles count as having none.
     """
     y, labels = table.label_codes() if isinstance(table, Table) else (np.zeros_like(group), [])
     counts = np.zeros((max(len(labels), 1), *shape), dtype=np.int64)

@@ -33,7 +33,8 @@ ASSUMPTIONS = {
     "merged": "Cells with fewer than ten of these persons of a group are merged in the printed counts, and count as if "
     "they revealed the group: the bounds are larger for it, never smaller.",
     "one row each": "No identifier says whose rows these are; it is assumed that no person has two of them.",
-    "given the label": "Bounds given the label hold for that label, and all of them together at their own δ.",
+    "given the label": "Each bound given a label holds for that label. Together they have an error probability δ of "
+    "their own.",
     "secret key": "The key behind coins and noise is secret, and one person {alike}.",
     "fresh coins": "Coins and noise are fresh for every row, because no identifier says whose rows they are: no person "
     "is released twice.",

@@ -41,8 +41,6 @@ _BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
 _OTHER_ENCODING = "state its encoding, such as encoding='cp1252' (Windows in western Europe) or encoding='utf-16'."
 _UNNAMED = re.compile(r"__index_level_\d+__")  # pandas' name of an index without a name
 
-TIME_FORMATS = "time formats"
-
 
 @dataclass(frozen=True)
 class TextFormat:
@@ -75,18 +73,26 @@ def read_frame(
 ) -> pd.DataFrame:
     """Read a CSV (plain or compressed), Excel or Parquet file into a frame, with its values unchanged.
 
-    How a CSV file writes times is kept beside the values, as the frame's attribute "time formats". The `schema` of a
-    model says what columns must hold, so that they are read as those the model was fitted on. The `identifier` is read
-    as text, because numbers such as 12e4 and 120000 would make one person of two.
+    The `schema` of a model says what columns must hold, so that they are read as those the model was fitted on. The
+    `identifier` is read as text, because numbers such as 12e4 and 120000 would make one person of two.
     """
+    return read_with_formats(path, schema, identifier, text_format)[0]
+
+
+def read_with_formats(
+    path: str | Path,
+    schema: Schema | None = None,
+    identifier: str | None = None,
+    text_format: TextFormat | None = None,
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Read a frame as `read_frame` does; return also how a CSV file writes its times, by column."""
     path = Path(path)
     rows = open_table(path, text_format)
     with reading(path):
         frame = from_arrow(rows.read(_stated_kinds(schema, identifier)))
     with naming_file(path):
         frame = frame if schema is None else schema.apply(frame)
-    frame.attrs[TIME_FORMATS] = rows.time_formats
-    return frame
+    return frame, dict(rows.time_formats)
 
 
 def open_table(path: Path, text_format: TextFormat | None = None) -> TextRows | ParquetRows:

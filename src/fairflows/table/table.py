@@ -45,7 +45,7 @@ from fairflows.table.grouping import (
 )
 from fairflows.table.keys import Hashes, Secret, content_hashes, fingerprint
 from fairflows.table.persons import Persons, check_identifier, households_of
-from fairflows.table.reading import TIME_FORMATS, TextFormat, read_frame
+from fairflows.table.reading import TextFormat, read_with_formats
 
 PARTS = ("train", "validation", "test")
 
@@ -167,7 +167,7 @@ class Table:
         check_choice("missing_group", missing_group, get_args(MissingGroup))
         check_choice("missing_label", missing_label, get_args(MissingLabel))
         frame = to_pandas(data)
-        self.time_formats: dict[str, str] = dict(frame.attrs.get(TIME_FORMATS, {}))
+        self.time_formats: dict[str, str] = {}
         if not len(frame):
             raise DataError("A table needs at least one row; this one is empty.")
         if isinstance(frame.index, pd.MultiIndex) and identifier is None:
@@ -242,7 +242,10 @@ class Table:
         text_format = TextFormat(separator, encoding, decimal)
         identifier = settings.get("identifier")
         name = identifier if isinstance(identifier, str) else None
-        return cls(read_frame(path, schema, name, text_format), **{"name": Path(path).name, **settings})
+        frame, time_formats = read_with_formats(path, schema, name, text_format)
+        table = cls(frame, **{"name": Path(path).name, **settings})
+        table.time_formats = time_formats
+        return table
 
     def __len__(self) -> int:
         return len(self.X)

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -59,7 +60,7 @@ Scalarise = Callable[[Tensor, Tensor, Tensor], Tensor]
 """L from L_KL, L_clf and γ, each of shape (M,)."""
 
 
-def convex(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
+def convex(L_KL: Float[Tensor, " M"], L_clf: Float[Tensor, " M"], gamma: Float[Tensor, " M"]) -> Float[Tensor, " M"]:
     """Return the paper's joint loss, γ·L_KL + (1 − γ)·L_clf."""
     return gamma * L_KL + (1 - gamma) * L_clf
 
@@ -69,12 +70,12 @@ def algorithm_1(
     h: StackedMLP | None,
     p: GroupDensities,
     batch: Batch,
-    gamma: Tensor,
+    gamma: Float[Tensor, " M"],
     scalarise: Scalarise = convex,
 ) -> Losses:
     """Return the losses of one step of Algorithm 1, for encoders f_a, classifiers h on z and densities p̂_a of M models.
 
-    Without a task h is None, and L_clf is zero. `gamma` is the trade-off of every model, (M,); `scalarise` makes one
+    Without a task h is None, and L_clf is zero. `gamma` is the trade-off of every model; `scalarise` makes one
     loss of L_KL and L_clf.
     """
     N = batch.log_p_x.shape[-1]
@@ -90,8 +91,10 @@ def algorithm_1(
     return Losses(L_clf, L_KL, L)
 
 
-def draws_compared(draws: Tensor, n_labels: int, most: int = MOST_COMPARED) -> Tensor:
-    """Return the draws of (M, K, N, ...) that each group b ≠ a is compared on, (M, K, K − 1, N', ...).
+def draws_compared(
+    draws: Shaped[Tensor, "M K N *D"], n_labels: int, most: int = MOST_COMPARED
+) -> Shaped[Tensor, "M K K-1 n *D"]:
+    """Return the draws that each group b ≠ a is compared on.
 
     All of them, unless there are so many groups that each draw is compared with `most` others only: then b gets an
     equal share of each label's draws, and the work of a step grows with the groups and not with their pairs.
@@ -107,10 +110,12 @@ def draws_compared(draws: Tensor, n_labels: int, most: int = MOST_COMPARED) -> T
     return torch.stack(shares, dim=2).flatten(3, 4)
 
 
-def log_prob_under_others(f: BijectiveMap, p: GroupDensities, z: Tensor) -> Tensor:
-    """Return log p̂_Zb(z_a) of draws z_a for every other group b = a − 1, a − 2, ... (mod K): (M, K, K − 1, N).
+def log_prob_under_others(
+    f: BijectiveMap, p: GroupDensities, z: Float[Tensor, "M K K-1 N D"]
+) -> Float[Tensor, "M K K-1 N"]:
+    """Return log p̂_Zb(z_a) of draws z_a for every other group b = a − 1, a − 2, ... (mod K).
 
-    The draws are those that a and b are compared on, (M, K, K − 1, N, D). With densities by group and label they are
+    The draws are those that a and b are compared on. With densities by group and label they are
     blocks of equal length, one per label, and a block is evaluated under the densities of its label.
     """
     K = z.shape[1]
@@ -123,8 +128,10 @@ def log_prob_under_others(f: BijectiveMap, p: GroupDensities, z: Tensor) -> Tens
     return torch.stack([part.roll(shift, dims=1) for shift, part in enumerate(by_shift, start=1)], dim=2).flatten(3)
 
 
-def classification_loss(h: StackedMLP | None, z: Tensor, y: Tensor | None) -> Tensor:
-    """Return L_clf of each model, (M,): the mean cross-entropy of h(z) for rows z (M, K, B, D), or zero without h."""
+def classification_loss(
+    h: StackedMLP | None, z: Float[Tensor, "M K B D"], y: Int[Tensor, "M K B"] | None
+) -> Float[Tensor, " M"]:
+    """Return L_clf of each model: the mean cross-entropy of h(z) for rows z, or zero without h."""
     if h is None or y is None:
         return z.new_zeros(len(z))
     logits = h(z.flatten(1, 2))
@@ -133,13 +140,13 @@ def classification_loss(h: StackedMLP | None, z: Tensor, y: Tensor | None) -> Te
 
 @dataclass(frozen=True)
 class LossRange:
-    """The smallest and the largest value of L_KL and of L_clf, each of shape (2, M) or (2,)."""
+    """The smallest and the largest value of L_KL and of L_clf."""
 
-    L_KL: Tensor
-    L_clf: Tensor
+    L_KL: Float[Tensor, " 2 *M"]
+    L_clf: Float[Tensor, " 2 *M"]
 
 
-def chebyshev(loss_range: LossRange, gamma_has_risen: Tensor) -> Scalarise:
+def chebyshev(loss_range: LossRange, gamma_has_risen: Bool[Tensor, ""]) -> Scalarise:
     """Return the larger of γ·L_KL and (1 − γ)·L_clf, both normalised to their range (Wei and Niethammer, 2020).
 
     `gamma_has_risen` is a single truth value, read anew in every step: as long as it is false, the loss is convex.
@@ -154,7 +161,7 @@ def chebyshev(loss_range: LossRange, gamma_has_risen: Tensor) -> Scalarise:
     return scalarise
 
 
-def _normalised(loss: Tensor, bounds: Tensor) -> Tensor:
+def _normalised(loss: Float[Tensor, " M"], bounds: Float[Tensor, " 2 *M"]) -> Float[Tensor, " M"]:
     low, high = bounds
     return (loss - low) / (high - low).clamp_min(_SMALLEST_RANGE)
 
@@ -164,8 +171,8 @@ def _normalised(loss: Tensor, bounds: Tensor) -> Tensor:
 # were zero, while its true value is still recorded.
 
 
-def without_kl(scalarise: Scalarise, kl_is_trained: Tensor) -> Scalarise:
-    """Return the joint loss with L_KL replaced by zero in models that it does not train (`kl_is_trained`, (M,))."""
+def without_kl(scalarise: Scalarise, kl_is_trained: Bool[Tensor, " M"]) -> Scalarise:
+    """Return the joint loss with L_KL replaced by zero in models that it does not train."""
 
     def guarded(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
         return scalarise(torch.where(kl_is_trained, L_KL, 0.0), L_clf, gamma)
@@ -175,16 +182,16 @@ def without_kl(scalarise: Scalarise, kl_is_trained: Tensor) -> Scalarise:
 
 @dataclass(frozen=True)
 class WithoutKLGradient:
-    """Encoders f whose inverse passes no gradient on to models that L_KL does not train (`kl_is_trained`, (M,))."""
+    """Encoders f whose inverse passes no gradient on to models that L_KL does not train."""
 
     f: BijectiveMap
-    kl_is_trained: Tensor
+    kl_is_trained: Bool[Tensor, " M"]
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Float[Tensor, "M K B D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return z = f_a(x) and log |det ∂z/∂x|."""
         return self.f.forward(x)
 
-    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(self, z: Float[Tensor, "M K B D"]) -> tuple[Float[Tensor, "M K B D"], Float[Tensor, "M K B"]]:
         """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
         x, log_det = self.f.inverse(z)
         trained = self.kl_is_trained[:, None, None]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from jaxtyping import Float
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,14 +18,14 @@ Losses = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LossHistory:
-    """Mean losses of every epoch, (epochs,): of the task, of the divergence between the groups, and both as trained.
+    """Mean losses of every epoch: of the task, of the divergence between the groups, and both as trained.
 
     While γ rises the joint loss changes with it.
     """
 
-    task: Losses  # L_clf; zero without a label
-    kl: Losses  # L_KL, an estimate; below zero it is the noise of a batch
-    joint: Losses  # L = γ·L_KL + (1 − γ)·L_clf, or Chebyshev's
+    task: Float[Losses, " epochs"]  # L_clf; zero without a label
+    kl: Float[Losses, " epochs"]  # L_KL, an estimate; below zero it is the noise of a batch
+    joint: Float[Losses, " epochs"]  # L = γ·L_KL + (1 − γ)·L_clf, or Chebyshev's
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per epoch."""

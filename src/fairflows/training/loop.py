@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from fairflows.bijection import Bijection, StackedMLP
@@ -44,8 +45,8 @@ class DivergedError(RuntimeError):
 class GroupRows:
     """Rows by group: each list has one tensor per group, all on the same device."""
 
-    x: list[Tensor]  # the rows of a group, (n_a, D), in float32
-    y: list[Tensor] | None = None  # their labels, (n_a,), whole numbers from 0 on; None when there is no task
+    x: list[Float[Tensor, "_ D"]]  # the rows of a group, in float32
+    y: list[Int[Tensor, " _"]] | None = None  # their labels, whole numbers from 0 on; None when there is no task
     noise: FreshNoise | None = None  # the noise that rows get anew in every batch; x then holds their grid points
 
     @property
@@ -84,14 +85,14 @@ class TrainingSettings:
 class TrainingResult:
     """The losses of a run."""
 
-    # Mean L_clf, L_KL and L of each epoch, (epochs, M). Without a task L_clf is zero and L is L_KL.
-    task: Tensor
-    kl: Tensor
-    joint: Tensor
-    # The smallest and the largest (L_clf, L_KL, L) of a single step once γ has risen, (3, M).
-    lowest: Tensor
-    highest: Tensor
-    diverged: Tensor  # which models ended with weights or losses that are not finite, (M,)
+    # Mean L_clf, L_KL and L of each epoch. Without a task L_clf is zero and L is L_KL.
+    task: Float[Tensor, "epochs M"]
+    kl: Float[Tensor, "epochs M"]
+    joint: Float[Tensor, "epochs M"]
+    # The smallest and the largest (L_clf, L_KL, L) of a single step once γ has risen.
+    lowest: Float[Tensor, "3 M"]
+    highest: Float[Tensor, "3 M"]
+    diverged: Bool[Tensor, " M"]  # which models ended with weights or losses that are not finite
 
 
 def train(
@@ -152,7 +153,7 @@ def train(
     feed = Feed(FreshDraws(data, densities, seeds=seeds, batch_size=settings.batch_size))
     record = _LossRecord(x.new_zeros(3, bijection.n_models))
 
-    def loss() -> Tensor:
+    def loss() -> Float[Tensor, ""]:
         """Return the loss of the next step; captured, so every tensor that it reads or writes keeps its address."""
         f = bijection.prepared()
         if not kl_trains_all:
@@ -252,8 +253,10 @@ class FreshDraws:
         y = None if self._y is None else self._y[rows]
         return Batch(torch.cat([x, draws.flatten(3, 4)], dim=3), log_p_x.flatten(3, 4).to(x), y)
 
-    def _of_stream(self, n_steps: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Return numbers of rows (T, K, B), the rows (T, K, B, D), and draws from the densities (T, K, L, B, D)."""
+    def _of_stream(
+        self, n_steps: int, generator: torch.Generator
+    ) -> tuple[Int[Tensor, "T K B"], Float[Tensor, "T K B D"], Float[Tensor, "T K L B D"]]:
+        """Return numbers of rows, the rows, and draws from the densities."""
         B = self._batch_size
         rows = drawn_rows(self._sizes, n_steps, B, generator)
         x = self._x[rows]
@@ -298,7 +301,7 @@ class Feed:
 class _GammaRamp:
     """γ rises linearly from zero to its target; on the device, so that a captured step reads its current value."""
 
-    def __init__(self, target: Tensor, n_epochs: int):
+    def __init__(self, target: Float[Tensor, " M"], n_epochs: int):
         self._target = target
         self._n_epochs = n_epochs
         self.gamma = torch.zeros_like(target)
@@ -310,9 +313,9 @@ class _GammaRamp:
 
 
 class _LossRecord:
-    """Sums and extremes of the steps' (L_clf, L_KL, L), (3, M); on the device, as a captured step writes them."""
+    """Sums and extremes of the steps' (L_clf, L_KL, L); on the device, as a captured step writes them."""
 
-    def __init__(self, sums: Tensor):
+    def __init__(self, sums: Float[Tensor, "3 M"]):
         self.sums, self.lowest, self.highest = sums, sums.clone(), sums.clone()
 
     def restart(self, *, forget_range: bool) -> None:
@@ -328,8 +331,10 @@ class _LossRecord:
         torch.maximum(self.highest, values, out=self.highest)
 
 
-def _diverged(trained: Sequence[nn.Parameter], history: Tensor, gamma: Sequence[float], learning_rate: float) -> Tensor:
-    """Return which models did not stay finite, (M,); warn of them, or raise if these are all models."""
+def _diverged(
+    trained: Sequence[nn.Parameter], history: Float[Tensor, "epochs 3 M"], gamma: Sequence[float], learning_rate: float
+) -> Bool[Tensor, " M"]:
+    """Return which models did not stay finite; warn of them, or raise if these are all models."""
     finite = torch.isfinite(history[-1, -1])  # the joint loss: the divergence may be infinite where γ = 0
     for parameter in trained:
         finite &= torch.isfinite(parameter.detach()).flatten(1).all(1)
@@ -347,7 +352,9 @@ def _diverged(trained: Sequence[nn.Parameter], history: Tensor, gamma: Sequence[
 
 
 @torch.no_grad()
-def log_density_table(bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator) -> Tensor:
+def log_density_table(
+    bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator
+) -> Float[Tensor, "M {n} K K"]:
     """Return log p̂_Zb(z_i^a), (M, n, K drawn, K density), in float64: all that model-based bounds need.
 
     Row i holds one draw z_i^a from the latent law of every group a, and its log-density under every group b. With
@@ -359,7 +366,9 @@ def log_density_table(bijection: Bijection, densities: GroupDensities, n: int, g
     return torch.cat([_log_densities(bijection, densities, size, generator).cpu().double() for size in sizes], dim=1)
 
 
-def _log_densities(bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator) -> Tensor:
+def _log_densities(
+    bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator
+) -> Float[Tensor, "M {n} K K"]:
     x = densities.sample(n, generator).to(next(bijection.parameters()))
     z, log_det = bijection.forward(x)  # (M, K, n, D)
     own = densities.log_prob(x) - log_det  # eq. 4: a draw's own group needs no decoding

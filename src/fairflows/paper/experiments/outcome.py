@@ -170,7 +170,7 @@ def new_figure(
 def frontier_figure(summary: pd.DataFrame) -> Figure:
     """Draw balanced accuracy against the statistical distance, one curve per dataset."""
     figure, axes = new_figure()
-    draw_frontiers(axes[0], summary, {"delta": "Δ, statistical distance"}, by="data")
+    draw_frontiers(axes[0], summary, {"distance": "Δ, statistical distance"}, by="data")
     axes[0, 0].legend()
     return figure
 

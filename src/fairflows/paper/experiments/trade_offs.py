@@ -56,7 +56,8 @@ def run_continuous(setting: Setting) -> Outcome:
     for measure, paper in PAPER_BIJECTIONS["realnvp"].items():
         summary[f"paper {measure}"] = summary["gamma"].map(dict(zip(BIJECTION_GAMMAS, paper, strict=True))).where(crime)
     summary["paper parity"] = summary["gamma"].map(PAPER_HEALTH_PARITY).where(health)
-    shown = ["data", "gamma", "delta", "delta ±", "paper Δ", "balanced_accuracy", "balanced_accuracy ±", "accuracy"]
+    shown = ["data", "gamma", "distance", "distance ±", "paper Δ"]
+    shown += ["balanced_accuracy", "balanced_accuracy ±", "accuracy"]
     table = summary[[*shown, "paper accuracy", "parity", "paper parity"]]
     notes.append("The paper's accuracies are balanced: the mean over the two sensitive groups.")
     if health.any():
@@ -75,8 +76,8 @@ def run_categorical(setting: Setting) -> Outcome:
     first = (summary["data"] == "Adult") & (summary["gamma"] == 0)
     summary["paper bound"] = first.map({True: PAPER_ADULT_BOUND})
     summary["paper accuracy"] = first.map({True: PAPER_ADULT_ACCURACY})
-    summary["adversary_accuracy"] = (1 + summary["delta"]) / 2
-    shown = ["data", "gamma", "delta", "delta ±", "adversary_accuracy", "paper bound", "balanced_accuracy"]
+    summary["adversary_accuracy"] = (1 + summary["distance"]) / 2
+    shown = ["data", "gamma", "distance", "distance ±", "adversary_accuracy", "paper bound", "balanced_accuracy"]
     table = summary[[*shown, "balanced_accuracy ±", "paper accuracy", "accuracy", "parity"]]
     notes.append("adversary_accuracy is the bound (1 + Δ)/2, exact under the estimated densities of cells.")
     figure = frontier_figure(summary)
@@ -99,11 +100,11 @@ def run_criteria(setting: Setting) -> Outcome:
                 summary = fit(problem, seeds, problem.gammas, criterion=criterion).summary()
                 parts.append(summary.assign(**{"trained for": criterion.replace("_", " ")}))
     table = pd.concat(parts, ignore_index=True)
-    shown = ["data", "trained for", "gamma", "accuracy", "balanced_accuracy", *CRITERIA, "delta"]
+    shown = ["data", "trained for", "gamma", "accuracy", "balanced_accuracy", *CRITERIA, "distance"]
     notes += [
         "The paper shows curves only: the distance that a model is trained for falls as γ grows. Where base rates "
         "differ, parity and odds contradict each other, and the other distance may rise.",
-        "delta is the distance of the whole groups' laws of z, whatever a model was trained for.",
+        "The distance is that of the whole groups' laws of z, whatever a model was trained for.",
     ]
     return Outcome(table[shown], described(models), notes, _criteria_figure(table))
 
@@ -132,8 +133,8 @@ def run_bijections(setting: Setting) -> Outcome:
         columns = {
             "encoder": kind,
             "gamma": summary["gamma"],
-            "Δ": summary["delta"],
-            "Δ ±": summary["delta ±"],
+            "Δ": summary["distance"],
+            "Δ ±": summary["distance ±"],
             "paper: Δ": paper["Δ"],
             "balanced accuracy": summary["balanced_accuracy"],
             "balanced accuracy ±": summary["balanced_accuracy ±"],
@@ -158,10 +159,10 @@ def run_scalarisations(setting: Setting) -> Outcome:
         data = fitted.data
         frame = fitted.frame()
         models.append(frame.assign(scalarisation=scheme))
-        areas = [area(part["delta"], part["balanced_accuracy"]) for _, part in frame.groupby("seed")]
+        areas = [area(part["distance"], part["balanced_accuracy"]) for _, part in frame.groupby("seed")]
         rows.append({"scalarisation": scheme, "area": np.mean(areas), "paper: area": PAPER_AREAS[scheme]})
-        means = frame.groupby("gamma")[["delta", "balanced_accuracy"]].mean().sort_values("delta")
-        ax.plot(means["delta"], means["balanced_accuracy"], "o-", color=colour, label=scheme)
+        means = frame.groupby("gamma")[["distance", "balanced_accuracy"]].mean().sort_values("distance")
+        ax.plot(means["distance"], means["balanced_accuracy"], "o-", color=colour, label=scheme)
     ax.set(xlabel="Δ, statistical distance", ylabel="balanced accuracy")
     ax.legend()
     note = (
@@ -235,7 +236,7 @@ def run_densities(setting: Setting) -> Outcome:
         parts.append(summary)
     table = pd.concat(parts, ignore_index=True)
     figure = frontier_figure(table)
-    shown = ["data", "gamma", "delta", "balanced_accuracy", *table.filter(like="held-out")]
+    shown = ["data", "gamma", "distance", "balanced_accuracy", *table.filter(like="held-out")]
     notes = [
         "The paper shows curves only, and finds them alike. Each Δ is a claim about its own density, not the truth.",
         "As run: in the authors' script, which trains RealNVP for 100 epochs of 6 batches, calls RealNVP of 50 epochs "
@@ -243,7 +244,7 @@ def run_densities(setting: Setting) -> Outcome:
         "nor decay; those of the autoregressive density were chosen by the likelihood of held-out training rows "
         "(benchmarks/choose_settings.py).",
     ]
-    if lost := int(table["delta"].isna().sum()):
+    if lost := int(table["distance"].isna().sum()):
         notes.append(f"{lost} of {len(table)} lines diverged: at γ = 0 nothing keeps matches where a flow is finite.")
     return Outcome(table[shown].rename(columns={"data": "density"}), data, notes, figure)
 
@@ -263,8 +264,8 @@ def run_base_rates(setting: Setting) -> Outcome:
     costs = pd.DataFrame(
         {
             "gamma": summary["gamma"],
-            "Δ": summary["delta"],
-            "err0 + err1 ≥": [error_lower_bound(rates, float(delta)) for delta in summary["delta"].clip(0, 1)],
+            "Δ": summary["distance"],
+            "err0 + err1 ≥": [error_lower_bound(rates, float(distance)) for distance in summary["distance"].clip(0, 1)],
             "err0 + err1, reached": 2 * (1 - summary["balanced_accuracy"]),
         }
     )

@@ -14,7 +14,7 @@ from fairflows.bijection import StackedMLP
 from fairflows.bijection.networks import generator_of
 from fairflows.codec import one_hot
 from fairflows.encoder.base import Encoder
-from fairflows.encoder.fair_matching import FairMatching, cells_of_encoded
+from fairflows.encoder.fair_matching import FairMatching, combinations_of_encoded
 from fairflows.paper.baselines.neural import mean_cross_entropy, random_batches, rows_by_class
 from fairflows.paper.experiments.problems import labels_of
 from fairflows.steps import AdamSteps, chosen_device, milestone_rate
@@ -155,5 +155,5 @@ def _numbers(encoder: Encoder, Z: pd.DataFrame) -> npt.NDArray[np.float32]:
     """Return encoded rows as numbers; cells of matched groups as one-hot columns."""
     if isinstance(encoder, FairMatching):
         codec = encoder.model_.codec
-        return one_hot(codec.levels_of(cells_of_encoded(codec, Z)), codec.shape_).toarray().astype(np.float32)
+        return one_hot(codec.levels_of(combinations_of_encoded(codec, Z)), codec.shape_).toarray().astype(np.float32)
     return np.asarray(Z, dtype=np.float32)

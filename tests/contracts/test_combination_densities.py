@@ -1,9 +1,9 @@
-"""What every density over cells must do."""
+"""What every density over combinations must do."""
 
 import numpy as np
 import pytest
 
-from fairflows.density.cell_counts import CellCounts, SmoothedCounts
+from fairflows.density.combinations import CombinationCounts, SmoothedCounts
 from fairflows.density.estimated import CategoricalMADE
 
 LEVELS = (3, 4, 2)
@@ -16,7 +16,7 @@ DENSITIES = {
 
 
 def fitted(density, codes, held_out):
-    return density.fit(CellCounts.of(codes), CellCounts.of(held_out))
+    return density.fit(CombinationCounts.of(codes), CombinationCounts.of(held_out))
 
 
 every_density = pytest.mark.parametrize("make", DENSITIES.values(), ids=DENSITIES)
@@ -44,15 +44,15 @@ def density(request, sample, validation):
     return fitted(DENSITIES[request.param](LEVELS, **settings), sample, validation)
 
 
-def test_probabilities_of_all_cells_sum_to_one_and_agree_with_log_prob(density):
-    log_p = density.log_prob_of_all_cells()
+def test_probabilities_of_all_combinations_sum_to_one_and_agree_with_log_prob(density):
+    log_p = density.log_prob_of_all()
     assert log_p.dtype == np.float64
     assert abs(np.exp(log_p).sum() - 1.0) < 1e-10
     np.testing.assert_allclose(density.log_prob(np.arange(24)), log_p, atol=1e-10)
 
 
 def test_estimate_is_nearer_to_the_law_than_independence_is(density, law):
-    p = np.exp(density.log_prob_of_all_cells())
+    p = np.exp(density.log_prob_of_all())
     table = law.reshape(LEVELS)
     independent = np.einsum("i,j,k->ijk", table.sum((1, 2)), table.sum((0, 2)), table.sum((0, 1))).ravel()
     assert np.abs(p - law).sum() < 0.5 * np.abs(independent - law).sum()
@@ -60,28 +60,28 @@ def test_estimate_is_nearer_to_the_law_than_independence_is(density, law):
 
 def test_samples_follow_the_density(density):
     drawn = density.sample(100_000, np.random.default_rng(0))
-    p = np.exp(density.log_prob_of_all_cells())
+    p = np.exp(density.log_prob_of_all())
     frequency = np.bincount(np.ravel_multi_index(drawn.T, LEVELS), minlength=24) / 100_000
     np.testing.assert_allclose(frequency, p, atol=5 * np.sqrt(0.25 / 100_000))
 
 
 @every_density
 def test_a_second_fit_repeats_the_first(make, sample):
-    first, second = (fitted(make(LEVELS), sample, sample).log_prob_of_all_cells() for _ in range(2))
+    first, second = (fitted(make(LEVELS), sample, sample).log_prob_of_all() for _ in range(2))
     np.testing.assert_allclose(first, second, **SAME_TRAINING)
 
 
 @every_density
-def test_unseen_cells_have_mass(make):
+def test_unseen_combinations_have_mass(make):
     seen = np.array([0, 23] * 50)
-    assert np.isfinite(fitted(make(LEVELS), seen, seen).log_prob_of_all_cells()).all()
+    assert np.isfinite(fitted(make(LEVELS), seen, seen).log_prob_of_all()).all()
 
 
 @every_density
 @pytest.mark.parametrize("levels", [(5,), (1,), (1, 4, 1), (2, 1)], ids=str)
 def test_few_variables_and_variables_of_one_level(make, levels):
     x = np.random.default_rng(0).integers(0, np.prod(levels), 200)
-    log_p = fitted(make(levels), x, x).log_prob_of_all_cells()
+    log_p = fitted(make(levels), x, x).log_prob_of_all()
     assert log_p.shape == (np.prod(levels),)
     assert abs(np.exp(log_p).sum() - 1.0) < 1e-10
 
@@ -108,8 +108,8 @@ def test_made_keeps_its_best_epoch_on_validation_rows(sample):
     assert scores[1] > scores[0] - 0.1
 
 
-def test_counts_are_of_distinct_cells():
-    counts = CellCounts.of(np.array([0, 23, 0]))
+def test_counts_are_of_distinct_combinations():
+    counts = CombinationCounts.of(np.array([0, 23, 0]))
     np.testing.assert_array_equal(counts.codes, [0, 23])
     np.testing.assert_array_equal(counts.weights, [2.0, 1.0])
     assert counts.mean(np.array([1.0, 4.0])) == pytest.approx(2.0)
