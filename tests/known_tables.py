@@ -20,3 +20,28 @@ def people(n: int, seed: int = 0, *, sex: np.ndarray | None = None) -> pd.DataFr
             "person": np.arange(n) + 1_000_000 * seed,
         }
     )
+
+
+def histories(n: int, seed: int = 0) -> pd.DataFrame:
+    """Rows of persons over some years, in a random order: more rows, and larger values, of women."""
+    rng = np.random.default_rng(seed)
+    is_f = rng.random(n) < 0.4
+    m = 1 + rng.poisson(1 + 2 * is_f)
+    who = np.repeat(np.arange(n), m)
+    year = rng.integers(2000, 2005, n)[who] + np.arange(len(who)) - np.repeat(np.cumsum(m) - m, m)
+    pay = (rng.normal(size=n) + is_f)[who] + 0.3 * rng.normal(size=len(who))
+    born = rng.integers(1940, 1990, n)[who]
+    rows = pd.DataFrame(
+        {
+            "year": year,
+            "born": born,
+            "town": rng.choice(["Bonn", "Köln", "Ulm"], n)[who],
+            "pay": pay.round(2),
+            "state": rng.choice(["a", "b"], len(who)),
+            "age": year - born,
+            "repaid": np.where(pay + rng.normal(size=len(who)) > 0, "yes", "no"),
+            "sex": np.where(is_f, "f", "m")[who],
+            "person": [f"p{seed}-{i}" for i in who],
+        }
+    )
+    return rows.sample(frac=1, random_state=seed).reset_index(drop=True)

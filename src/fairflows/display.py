@@ -106,6 +106,7 @@ def _template() -> Template:
 
 
 ATTACK, MODEL, CERTIFIED = "#D55E00", "#E69F00", "#009E73"  # of bounds, by where they come from
+MISSED = "#AA3377"  # of a bound beyond the target
 INK, FAINT = "#202124", "#dadce0"
 
 
@@ -141,7 +142,7 @@ def draw_bounds(
         axes.plot([0, end], [i, i], color=FAINT, linewidth=5, solid_capstyle="round", zorder=1)
         if colour != ATTACK:
             axes.plot([0, value], [i, i], color=colour, linewidth=5, alpha=0.45, solid_capstyle="round", zorder=2)
-        marker = {ATTACK: ">", MODEL: "D", CERTIFIED: "<"}[colour]
+        marker = {ATTACK: ">", MODEL: "D", CERTIFIED: "<", MISSED: "<"}[colour]
         axes.plot(value, i, marker=marker, markersize=9, color=colour, zorder=3, clip_on=False)
         axes.annotate(bound.text, (1, i), (11, 0), ("axes fraction", "data"), "offset points", va="center")
     axes.set_yticks(range(len(bounds)), [bound.name for bound in reversed(bounds)], parse_math=False)

@@ -50,6 +50,12 @@ _DRAWN = _Kind(
     "Rows are synthetic: none belongs to a person. Do not look up persons in them.",
     "tabular, synthetic, fairflows",
 )
+_PANELS = _Kind(
+    "rows of persons, drawn from cells",
+    f"All rows of a person are drawn together from the person's cell; {_ALIKE}",
+    "Rows are synthetic: none belongs to a person. Do not look up persons in them.",
+    "tabular, synthetic, longitudinal, fairflows",
+)
 _CELLS = _Kind("numbers of cells", f"Each row is the number of a person's cell; {_ALIKE}", _OWN)
 _LATENTS = _Kind(
     "encoded rows",
@@ -59,7 +65,7 @@ _LATENTS = _Kind(
 
 
 def _kind(certificate: Certificate) -> _Kind:
-    return {"row": _DRAWN, "cell": _CELLS, "latent": _LATENTS}[certificate.released]
+    return {"row": _DRAWN, "panel": _PANELS, "cell": _CELLS, "latent": _LATENTS}[certificate.released]
 
 
 def export_files(

@@ -17,12 +17,13 @@ from fairflows.certificate.releases import ReleasedRows, check_record, record_ke
 from fairflows.display import say
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.exceptions import DataError, check_choice
+from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.fitted_cells import held_out_parts
 from fairflows.release.release import Release
 from fairflows.report.page import Report, report_contents
 from fairflows.result import Run, Shared
 from fairflows.table.frames import to_pandas
+from fairflows.table.names import check_numbers, columns_of_own_values
 from fairflows.table.prospects import check_groups
 from fairflows.table.table import Table
 from fairflows.tradeoff import check_target
@@ -31,6 +32,7 @@ from fairflows.worth.usefulness import usefulness as measure
 
 Method = Literal["tree", "cells", "cells-without-attribute"]
 Output = Literal["row", "cell"]
+Unit = Literal["person", "row"]
 
 N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
 
@@ -42,9 +44,11 @@ def share(
     delta: float = 0.01,
     method: Method = "tree",
     output: Output = "row",
+    unit: Unit | None = None,
     spend: float = 0.0,
     most_rows: int | None = None,
     rules: Sequence[str] = (),
+    find_rules: bool = True,
     derive: bool = True,
     score: bool | None = None,
     about: About | None = None,
@@ -73,13 +77,22 @@ def share(
         for one label; "cells-without-attribute" encodes persons who come later without the sensitive attribute.
     output : {"row", "cell"}, default="row"
         Share a whole row in the table's own columns, drawn from the cell, or the cell's number.
+    unit : {"person", "row"}, default=None
+        With "person" every person has one cell, from which all of their rows are drawn together: the statements are
+        about persons, and cover all rows of a person, their number included. With "row" every row has a cell, and rows
+        of one person that are linked are not covered. By default "person" where the identifier of the table repeats,
+        unless `most_rows` is stated.
     spend : float, default=0.0
         Part of the target that a "tree" may spend on a label with two classes: the shares of the groups that its first
         split sends to one side may differ by so much.
     most_rows : int, default=None
-        Most rows that a person may have; by default the most of the persons that a model was fitted to.
+        Most rows that a person may have, with ``unit="row"``; by default the most of the persons that a model was
+        fitted to.
     rules : sequence of str, default=()
-        Expressions over columns, such as ``"start <= end"``, that are true in every row that is shared.
+        Expressions over columns, such as ``"start <= end"``, that are true in every row that is shared. With
+        ``unit="person"`` they may name columns of the row before, such as ``"year > previous.year"``.
+    find_rules : bool, default=True
+        Whether inequalities between two columns that every row of the table keeps are rules, too.
     derive : bool, default=True
         Whether columns that follow from others are recognised, and computed instead of drawn.
     score : bool, default=None
@@ -105,16 +118,32 @@ def share(
     ('CERTIFIED', ['cell'])
     """
     check_choice("method", method, get_args(Method))
+    if unit is None:
+        unit = "person" if table.has_histories and most_rows is None else "row"
     check_groups(table)
+    check_numbers(table)
     check_record()
-    settings: dict[str, Any] = {"output": output, "delta": delta, "spend": spend, "most_rows": most_rows}
-    settings |= {"rules": rules, "derive": derive, "with_score": score, "random_state": random_state}
+    if output == "row" and (own := columns_of_own_values(table)):
+        for said in own.values():
+            warn_user(said)
+        table = table.without(own)
+    settings: dict[str, Any] = {"output": output, "unit": unit, "delta": delta, "spend": spend, "most_rows": most_rows}
+    settings |= {
+        "rules": rules,
+        "find_rules": find_rules,
+        "derive": derive,
+        "with_score": score,
+        "random_state": random_state,
+    }
     release = _unfitted(table, method, target, settings)
     release.check_settings()
     say("fitting the cells and the law of rows")
     rows = to_pandas(release.fit_transform(table))
     target = release.target or (TARGETS[0] if release.plan_ is None else release.plan_.target)
+    by_size = release.plan_ if release.target is None else None
     split = f"{len(table):,} rows, all of them released."
+    if unit == "person":
+        split = f"{len(table):,} rows of {table.persons.n:,} persons: each person has one cell for all of their rows."
     apart, told = (None, "") if quick else _measured_release(release, table, rows, random_state)
     before, after = (None, None) if apart is None else _attacked(apart, release, delta, random_state, most_rows)
     say("certifying")
@@ -122,7 +151,7 @@ def share(
     certificate = certify(
         release,
         table,
-        target=target,
+        target=by_size or target,
         audit=after if is_own else None,
         delta=delta,
         about=about,
@@ -147,8 +176,10 @@ def share(
     contents = report_contents(
         release, table, certificate, audit=after, before=before, usefulness=worth, split=f"{split}{told}"
     )
-    order = np.random.default_rng().permutation(len(table))  # from the system's entropy: no seed repeats it
-    shuffled = rows.iloc[order].reset_index(drop=True)
+    shuffled = rows
+    if unit == "row":  # persons are in a random order already
+        order = np.random.default_rng().permutation(len(rows))  # from the system's entropy: no seed repeats it
+        shuffled = rows.iloc[order].reset_index(drop=True)
     seen = ReleasedRows.of(table.X, table.persons, record_key())
     run = Run.of(table, random_state)
     return Shared(shuffled, certificate, worth, after, before, release, Report(contents), run, seen)
@@ -178,27 +209,43 @@ def _measured_release(
     persons who were held out.
     """
     if not release.traits.separate_thresholds:
-        learn, judge = held_out_parts(table, random_state)
+        units = release.units(table)
+        learn, judge = held_out_parts(units, random_state)
         told = (
             f" The encoder was fitted to {len(learn):,} of them; the persons of the others are counted for the bound "
             "on persons to come, and attacks and measurements are judged on them."
         )
-        return MeasuredRelease(
-            release, table.take(learn), table.take(judge), (rows.iloc[learn], rows.iloc[judge])
-        ), told
+        shared = None if release.unit == "person" else (rows.iloc[learn], rows.iloc[judge])
+        return MeasuredRelease(release, units.take(learn), units.take(judge), shared), told
     say("fitting a second release, which is used for measurements only")
-    try:
-        apart = second_release(release, table, random_state)
-        unseen = apart.unseen()
-        for part in (unseen.learn, unseen.judge):  # adversaries learn, are tuned and are compared: three persons
-            if np.bincount(part.group_numbers(table.groups), minlength=len(table.groups)).min() < 3:
-                raise DataError("It needs more persons of the smallest group.")
-    except DataError as error:
-        return None, f" Nothing was attacked or measured, which takes a second release. {error}"
+    part, left_out = table, []
+    while True:
+        try:
+            apart = _attackable(second_release(release, part, random_state), part.groups)
+            break
+        except DataError as error:  # too few persons of the smallest group
+            sizes = part.persons.count_by(part.group_numbers(part.groups), len(part.groups))
+            if len(sizes) < 3:
+                return None, f" Nothing was attacked or measured, which takes a second release. {error}"
+            left_out.append(part.groups[int(sizes.argmin())])
+            part = part.take(np.flatnonzero(part.a != left_out[-1]))
+    without = ""
+    if left_out:
+        without = f" They leave out {', '.join(map(str, left_out))}, of whom there are too few persons."
+    what = "persons, as one row of summaries each," if release.unit == "person" else "rows,"
     return apart, (
         " Attacks and measurements use a second release, which is not shared: it was fitted to "
-        f"{len(apart.learn):,} of these rows, and judged on {len(apart.judge):,} others."
+        f"{len(apart.learn):,} of these {what} and judged on {len(apart.judge):,} others.{without}"
     )
+
+
+def _attackable(apart: MeasuredRelease, groups: list[Any]) -> MeasuredRelease:
+    """Return a second release; raise if adversaries cannot learn, be tuned and be compared in every group."""
+    unseen = apart.unseen()
+    for part in (unseen.learn, unseen.judge):
+        if np.bincount(part.group_numbers(groups), minlength=len(groups)).min() < 3:
+            raise DataError("It needs more persons of the smallest group.")
+    return apart
 
 
 def _attacked(

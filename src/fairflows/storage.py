@@ -48,6 +48,7 @@ FILES = (MODEL, WEIGHTS, KEY, LEDGER)
 CLASSES = {  # by the module that they are imported from when an object of them is met, and not before
     "fairflows.table.columns": "Schema",
     "fairflows.table.grid": "Grid",
+    "fairflows.table.panels": "PanelForm",
     "fairflows.table.domain": "Domain Levels Numbers Seen",
     "fairflows.codec": "BinLevels CellCodec Codec Scale",
     "fairflows.bijection": "RealNVP NeuralSpline AutoregressiveSpline StackedMLP Zuko",
@@ -74,6 +75,8 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.release.own_rows": "RowHashes",
     "fairflows.bounds.planning": "CellPlan",
     "fairflows.release.row_law": "RowLaw",
+    "fairflows.release.panel_law": "PanelLaw",
+    "fairflows.release.time_steps": "TimeSteps",
     "fairflows.release.column_tree": "ColumnTree",
     "fairflows.release.number_ranges": "NumberRanges",
     "fairflows.release.derived_columns": "Formula Lookup",

@@ -75,9 +75,9 @@ def test_there_are_no_other_commands_and_few_options():
     commands = get_command(app).commands
     assert sorted(commands) == sorted(COMMANDS)
     reading = {"separator", "encoding", "decimal", "categorical", "missing_label", "missing_group", "groups", "drop"}
-    reading |= {"merge_small", "rules", "most_rows", "sample"}
+    reading |= {"merge_small", "rules", "most_rows", "sample", "household", "keep_numbers", "time"}
     for command in commands.values():
-        assert len({option.name for option in command.params} - reading) <= 17
+        assert len({option.name for option in command.params} - reading) <= 18
 
 
 def test_describe(run, tmp_path):
@@ -258,13 +258,17 @@ def test_rules_are_proposed_kept_and_refused(run, tmp_path):
     rows = pd.DataFrame({"start": start, "end": start + rng.integers(0, 20, 600), "sex": rng.choice(["f", "m"], 600)})
     rows.to_csv(tmp_path / "stays.csv", index=False)
     words = [tmp_path / "stays.csv", "--sensitive", "sex"]
-    assert "(--rule): start <= end." in run("describe", *words)[1]
-    _, printed, _ = run("share", *words, "--target", "0.5", "--rule", "start <= end", "-o", tmp_path / "out", "--quick")
+    assert "(--no-rules leaves them out): start <= end." in run("describe", *words)[1]
+    words += ["--target", "0.5", "--quick"]
+    run("share", *words, "--no-rules", "-o", tmp_path / "free")
+    assert (pd.read_csv(tmp_path / "free" / "shared.csv").eval("start > end")).any()
+    _, printed, _ = run("share", *words, "--rule", "start < 400", "-o", tmp_path / "out")
+    assert "Every shared row keeps: start < 400; start <= end." in " ".join(printed.split())
     shared = pd.read_csv(tmp_path / "out" / "shared.csv")
     assert (shared["start"] <= shared["end"]).all()
     assert "True in every shared row: start &lt;= end." in (tmp_path / "out" / "report.html").read_text()
     files = [tmp_path / "out" / name for name in ("report.html", "report.json", "report-public.html")]
     for text in (printed, *(file.read_text() for file in files)):
         assert re.search(r"[1-9]\d+ rows of 600 broke a rule and were drawn again", text)
-    err = run("share", *words, "--target", "0.5", "--rule", "end < start", "-o", tmp_path / "other", ends=2)[2]
+    err = run("share", *words, "--rule", "end < start", "-o", tmp_path / "other", ends=2)[2]
     assert "rows break it" in err

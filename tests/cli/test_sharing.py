@@ -2,13 +2,17 @@
 
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import DataError, Table, audit, share
+from fairflows import Certificate, DataError, Table, audit, share
+from fairflows.bounds.planning import plan_cells
+from fairflows.display import CERTIFIED, MISSED
+from fairflows.report.pictures import bounds_of
 from fairflows.sharing import refuse_a_release_that_tells_more
 
 
@@ -138,7 +142,8 @@ def test_a_person_with_more_rows_than_all_others_is_refused_early_and_by_number(
 
     def stated(seed):
         try:
-            return share(given, target=0.9, quick=True, output="cell", random_state=seed).certificate.most_rows
+            settings = {"output": "cell", "unit": "row", "random_state": seed}
+            return share(given, target=0.9, quick=True, **settings).certificate.most_rows
         except DataError as error:
             return re.search(more, str(error)) is not None
 
@@ -157,11 +162,14 @@ def test_columns_that_follow_from_others_are_computed_unless_all_are_to_be_drawn
 def test_share_says_what_describe_finds(run, tmp_path):
     rows = loans(600, 3).assign(title=lambda x: x["sex"].map({"f": "Mrs", "m": "Mr"}))
     rows.to_csv(tmp_path / "loans.csv", index=False)
-    code, _, err = run("share", tmp_path / "loans.csv", "--sensitive", "sex", "--output", "cell", "--quick",
-                       "-o", tmp_path / "out")  # fmt: skip
+    words = ["share", tmp_path / "loans.csv", "--sensitive", "sex", "--output", "cell", "--quick"]
+    code, _, err = run(*words, "-o", tmp_path / "out")
+    said = " ".join(err.split())
+    assert code == 2
+    assert "! Column 'person' holds 600 different whole numbers in 600 rows, which follow the rows" in said
+    code, _, err = run(*words, "--keep-number", "person", "-o", tmp_path / "out")
     assert code == 0, err
     said = " ".join(err.split())
-    assert "! person has 600 different values in 600 rows" in said
     assert "Columns that give sex away by themselves, most first: title (100%)" in said
 
 
@@ -221,3 +229,28 @@ def test_dates_of_any_century_are_shared_and_encoded(run, tmp_path):
         shared = pd.read_csv(path)
         assert 0.4 < (shared["until"] == "9999-12-31 23:59:59").mean() < 0.8
         assert shared["since"].str.match(r"158\d-\d\d-\d\d$").all()
+
+
+def test_the_target_that_was_taken_is_said(run, folder, tmp_path):
+    """On the terminal, in the first box of the report and in the certificate."""
+    rows = pd.read_csv(folder / "loans.csv").iloc[:1600]
+    rows.to_csv(tmp_path / "few.csv", index=False)
+    said = run("share", tmp_path / "few.csv", *ROLES, "--quick", "-o", tmp_path / "out", ends=0)[1]
+    stated = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    assert (stated["target_by"], stated["target"] > 0.1) == ("size", True)
+    taken = (
+        f"(taken for 1,600 persons; 0.1 would allow {plan_cells(list(stated['n'].values()), 0.1, 0.01).n_cells} cells)"
+    )
+    assert f"Δ ≤ {stated['target']:g} {taken}" in " ".join(said.split())
+    box = (tmp_path / "out" / "report-public.html").read_text().split('class="verdict"')[1].split("</div>")[0]
+    assert taken in box
+    run("share", tmp_path / "few.csv", *ROLES, "--target", 0.2, "--quick", "-o", tmp_path / "asked", ends=0)
+    assert json.loads((tmp_path / "asked" / "certificate.json").read_text()).get("target_by", "user") == "user"
+
+
+def test_a_bound_beyond_the_target_is_not_green(folder):
+    asked = Certificate.read(folder / "out" / "certificate.json")
+    colours = {bound.name: bound.colour for bound in bounds_of(asked)}
+    assert colours["persons to come at most"] == CERTIFIED
+    missed = {bound.name: bound.colour for bound in bounds_of(replace(asked, target=asked.cell_upper - 0.01))}
+    assert (missed["persons to come at most"], missed["this table, counted"]) == (MISSED, CERTIFIED)

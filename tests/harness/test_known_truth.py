@@ -37,7 +37,7 @@ def share(run, population: Population, folder: Path, seed: int, how: str = "tree
     rng = np.random.default_rng(seed)
     population.rows(rng, population.n_persons).to_csv(folder / "rows.csv", index=False)
     named = [] if population.identifier is None else ["--id", population.identifier]
-    roles = ["--sensitive", "sex", "--label", "paid", *named]
+    roles = ["--sensitive", "sex", "--label", "paid", "--unit", "row", *named]
     settings = ["--output", "cell", "--delta", DELTA, "--quick", "--random-state", seed, *HOW[how]]
     code, _, err = run("share", folder / "rows.csv", *roles, *settings, "-o", folder / "out")
     assert code in (0, 1), err

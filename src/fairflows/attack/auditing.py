@@ -87,8 +87,8 @@ class Audit:
         δ of the lower bounds.
     density_gap_lower : dict of str to float
         For each group, a lower bound on the distance between its rows, with their noise, and its density.
-    released : {"row", "cell", "latent"}, or "representation" for what no encoder made
-        What was attacked.
+    released : {"row", "cell", "latent", "panel"}, or "representation" for what no encoder made
+        What was attacked. Of panels these are summaries of all rows of a person together (`fairflows.table.panels`).
     labels : tuple of str
         The labels that adversaries saw beside it.
     model, rows : str
@@ -324,6 +324,7 @@ class AttackedRelease:
     ) -> AttackedRelease:
         """Split the persons, and encode their rows unless the released rows are given."""
         encoder = None if isinstance(model, tuple | list) else fitted_model(model)
+        train, test = (part if encoder is None else encoder.units(part) for part in (train, test))
         shown = model if isinstance(model, tuple | list) else encoded
         given = None if shown is None else _representation(shown, train, test)
         _refuse_shared_persons(train, test)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -34,7 +35,7 @@ Plain = str | int | float | list["Plain"] | dict[str, "Plain"] | None
 HIDDEN = ("unchecked",)  # fields that are not part of the certificate itself
 
 Status = Literal["CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"]
-Released = Literal["row", "cell", "latent"]
+Released = Literal["row", "cell", "latent", "panel"]
 
 
 @dataclass(frozen=True)
@@ -73,18 +74,21 @@ class Certificate:
         the sum.
     sensitive : tuple of str
         The sensitive columns.
-    released : {"row", "cell", "latent"}
-        What is released of a row: a whole row that is drawn from its cell, the number of its cell, or its latent.
+    released : {"row", "cell", "latent", "panel"}
+        What is released of a row: a whole row that is drawn from its cell, the number of its cell, or its latent. Of a
+        person: a panel, which is any number of rows that are drawn together from the person's cell.
     labels : tuple of str
         The labels that are released beside it, unchanged.
     unit : {"person", "row"}
-        What is counted: persons with one row each, or rows.
+        What is counted: persons, with all that is released of them, or rows.
     issued : str
         The day on which it was made.
     about : About
         Issuer, purpose, recipient, population and the like, as the issuer states them.
     previous : tuple of str
         SHA-256 of the certificates of earlier releases that it covers together with this one.
+    notices : tuple of str
+        Dated notices about the certificates that stood in its place before.
     columns : tuple of str
         The columns of a released row.
     n : dict
@@ -104,7 +108,9 @@ class Certificate:
     versions : dict
         Versions of the software.
     target : float or None
-        Distance that was asked for.
+        Distance to stay within.
+    target_by : {"user", "size"}
+        Whether the target was asked for, or taken for the number of persons because lower ones allow few cells.
     n_cells : int or None
         Number of cells that can be released.
     most_rows : int
@@ -143,11 +149,13 @@ class Certificate:
     n_draws: Annotated[int, Meta(ge=1)]
     versions: dict[str, str]
     target: Probability | None = None
+    target_by: Literal["user", "size"] = "user"
     n_cells: int | None = None
     columns: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     about: About = field(default_factory=About)
     previous: tuple[Annotated[str, Meta(pattern="^[0-9a-f]{64}$")], ...] = ()
+    notices: tuple[str, ...] = ()
     most_rows: Annotated[int, Meta(ge=1)] = 1
     look: Annotated[int, Meta(ge=0)] = 1
     releases: Annotated[int, Meta(ge=0)] = 0
@@ -255,6 +263,10 @@ class Certificate:
     def from_dict(cls, values: object) -> Self:
         """Read a certificate from the plain values of `to_dict`, unchecked. Raise a ValueError where it is none."""
         found = read_as(values, cls, hidden=HIDDEN)
+        try:
+            date.fromisoformat(found.issued)
+        except ValueError as error:
+            raise ValueError(f"a certificate cannot state issued = {found.issued!r}: {error}.") from None
         for statement in found.statements:
             if statement.by not in FOUND_BY[statement.about]:
                 said = f"{statement.about!r} by = {statement.by!r:.40}"

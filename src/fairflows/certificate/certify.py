@@ -19,7 +19,7 @@ from fairflows.bounds.blocks import blocks_p_value
 from fairflows.bounds.cells import exact_statistical_distance, has_few_persons
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.model import draws_needed, statistical_distance, statistical_distance_upper_bound
-from fairflows.bounds.planning import check_reachable
+from fairflows.bounds.planning import CellPlan, check_reachable
 from fairflows.bounds.shared_table import table_distance
 from fairflows.certificate.about import About
 from fairflows.certificate.certificate import Assumption, Certificate, Released, status_of
@@ -54,7 +54,7 @@ def certify(
     model: Model,
     rows: Table,
     *,
-    target: float | None = None,
+    target: float | CellPlan | None = None,
     audit: Audit | None = None,
     delta: float = 0.01,
     with_labels: bool = False,
@@ -83,9 +83,9 @@ def certify(
         are the independent units: of several rows of one person at most one is counted, at random. Where persons have
         several rows there are two statements, about a random row of the file and about a random row of a random
         person; the first is the headline, since all rows are released.
-    target : float, default=None
+    target : float or CellPlan, default=None
         Statistical distance Δ to stay within. For the best guess between two groups to be right at most a share t of
-        the time, this is 2t − 1.
+        the time, this is 2t − 1. Of a plan it is the target that was taken for the number of persons.
     audit : Audit, default=None
         Result of `audit` on the same release of the same model. Without it the certificate states no attack.
     delta : float, default=0.01
@@ -133,6 +133,7 @@ def certify(
     if not isinstance(rows, Table):
         raise DataError(f"rows must be a Table, which says which column is sensitive; got {type(rows).__name__}.")
     model = fitted_model(model)
+    rows = model.units(rows)
     case = Case(
         model,
         rows,
@@ -177,7 +178,7 @@ class Case:
         *,
         with_labels: bool = False,
         delta: float = 0.01,
-        target: float | None = None,
+        target: float | CellPlan | None = None,
         n_draws: int | None = None,
         seed: int = 0,
         most_rows: int = 1,
@@ -185,6 +186,9 @@ class Case:
     ) -> None:
         check_count("random_state", seed, 0)
         check_count("most_rows", most_rows, 1)
+        self.target_by: Literal["user", "size"] = "user"
+        if isinstance(target, CellPlan):
+            target, self.target_by = target.target, "size"
         if target is not None and not 0 <= target <= 1:
             raise DataError(f"target must be a distance in [0, 1]; got {target!r}.")
         traits = model.traits
@@ -257,6 +261,7 @@ class Case:
             n_cells=self.n_cells,
             delta=self.delta,
             target=self.target,
+            target_by=self.target_by,
             look=look,
             most_rows=self.most_rows,
             seed=self.seed,
@@ -454,7 +459,9 @@ def most_rows_of(model: Model, table: Table, given: int | None = None) -> int:
 
 
 def released_by(traits: Traits) -> Released:
-    """Return what is released of a row."""
+    """Return what is released of a row, or of a person."""
+    if traits.draws_rows and traits.unit == "person":
+        return "panel"
     return "row" if traits.draws_rows else "latent" if traits.n_cells is None else "cell"
 
 
@@ -507,7 +514,8 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
     """Return the assumptions that apply, with the facts that their texts name."""
     model, persons, traits = case.model, case.rows.persons, case.model.traits
     has_names, is_counted = persons.named, bool(case.laws)
-    what = " and ".join(["row drawn from the cell" if c.released == "row" else c.released, *c.labels])
+    drawn = {"row": "row drawn from the cell", "panel": "rows of a person, drawn together from the cell,"}
+    what = " and ".join([drawn.get(c.released, c.released), *c.labels])
     by_trees = case.trees is not None and c.find("population") is not None
     is_comparable = (
         case.trees is not None
@@ -516,7 +524,8 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
     )
     applies = {
         "released": True,
-        "drawn": traits.draws_rows,
+        "drawn": c.released == "row",
+        "drawn together": c.released == "panel",
         "groups": traits.needs_attribute,
         "table": case.table is not None,
         "persons to come": by_trees,
@@ -539,8 +548,10 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "not comparable": not is_comparable,
     }
     facts = {
-        "what": f"{what} {'are' if c.labels else 'is'}",
+        "what": f"{what} {'are' if c.labels or c.released == 'panel' else 'is'}",
         "kept": "keep their cell" if case.trees is not None and len(case.trees.person) else "are not encoded again",
+        "others": "persons" if c.released == "panel" else "rows",
+        "units": "persons, each with all of their rows," if c.released == "panel" else "rows",
         "most": c.most_rows,
         "alike": "has always the same cell" if traits.draws_rows else "is always released alike",
         "look": c.look,

@@ -17,6 +17,7 @@ from fairflows.certificate.certificate import Certificate, status_of
 from fairflows.certificate.checked import Checked, Result
 from fairflows.certificate.file_checks import check_file
 from fairflows.certificate.file_list import FileList, file_sha256, list_beside
+from fairflows.certificate.notices import Notices, notices_beside
 from fairflows.certificate.statements import (
     CellCounts,
     Statement,
@@ -96,6 +97,7 @@ def check(
         wrong = "The producer's list of files is about another certificate, or this one was changed since."
         results.append(Result("list", "FAILED", wrong))
         listed = None
+    results += _notices(path)
     if document.about.is_over:
         results.append(
             Result("validity", "FAILED", f"Its issuer states that it was valid until {document.about.valid_until}.")
@@ -119,6 +121,19 @@ def check(
     return replace(checked, certificate=replace(document, unchecked=not checked))
 
 
+def _notices(path: Path) -> Iterator[Result]:
+    """Show the producer's notices about a certificate: a statement that was refuted is not to be relied on."""
+    if not notices_beside(path).is_file():
+        return
+    found = Notices.read(notices_beside(path))
+    if found.certificate != file_sha256(path):
+        wrong = "The producer's notices are about another certificate, or this one was changed since."
+        yield Result("notice", "FAILED", wrong)
+        return
+    for notice in found.notices:
+        yield Result("notice", "FAILED", f"{notice.date}: {notice.text}")
+
+
 # Statements ---------------------------------------------------------------------------------------------------------
 
 
@@ -139,12 +154,13 @@ def _check_statements(c: Certificate) -> Iterator[Result]:
             return
     for statement in c.statements:
         if statement.about == "table":
-            yield from _compared(statement, table_statement(_counts_of(statement), statement.persons))
+            yield from _compared(c, statement, table_statement(_counts_of(statement), statement.persons))
         elif statement.by == "blocks":
-            yield from _compared(statement, blocks_statement(statement.blocks, statement.delta), _TOLERANCE_OF_DRAWS)
+            again = blocks_statement(statement.blocks, statement.delta)
+            yield from _compared(c, statement, again, _TOLERANCE_OF_DRAWS)
         elif statement.about == "population":
-            counts = _counts_of(statement)
-            yield from _compared(statement, held_out_statement(statement.law, statement.given, counts, statement.delta))
+            again = held_out_statement(statement.law, statement.given, _counts_of(statement), statement.delta)
+            yield from _compared(c, statement, again)
     yield _check_status(c)
 
 
@@ -154,14 +170,16 @@ def _check_status(c: Certificate) -> Result:
         return Result("status", "FAILED", f"The bounds make it {status}; it says {c.status}.")
     for statement in c.statements:
         if statement.met != statement.judged(c.target).met:
-            return Result("status", "FAILED", f"It says met = {statement.met} of {_said(statement)}, which is wrong.")
+            return Result(
+                "status", "FAILED", f"It says met = {statement.met} of {_said(statement, c)}, which is wrong."
+            )
     return Result("status", "ok", f"{c.status} follows from the bounds.")
 
 
 def _faults_of_counts(c: Certificate) -> Iterator[str]:
     """Yield the faults of the counts, as sentences; the first one makes the others meaningless."""
     for statement in c.statements:
-        yield from (f"{fault} ({_said(statement)})." for fault in _faults_of_statement(statement, c))
+        yield from (f"{fault} ({_said(statement, c)})." for fault in _faults_of_statement(statement, c))
     held_out = [s for s in c.statements if s.by == "held-out"]
     every = next((s for s in held_out if s.law == "row" and s.given is None), None)
     given = [s for s in held_out if s.given is not None]
@@ -272,9 +290,9 @@ def _check_spending(c: Certificate) -> Result:
     )
 
 
-def _compared(stated: Statement, again: Statement, of_draws: float = 0.0) -> Iterator[Result]:
+def _compared(c: Certificate, stated: Statement, again: Statement, of_draws: float = 0.0) -> Iterator[Result]:
     """Compare a statement with the same one computed from its counts; a bound by draws within a relative tolerance."""
-    about, relation = _said(stated), "=" if stated.about == "table" else "≤"
+    about, relation = _said(stated, c), "=" if stated.about == "table" else "≤"
     is_close = math.isclose(stated.distance, again.distance, rel_tol=of_draws, abs_tol=_TOLERANCE)
     if is_close:
         said = f"Δ {relation} {rounded_up(again.distance, 6)} follows from the counts, as it says."
@@ -312,6 +330,7 @@ def _counts_of(s: Statement) -> CellCounts:
     return s.counts
 
 
-def _said(s: Statement) -> str:
-    about = f"a random {s.law}" if s.about == "population" else f"{s.about}, a random {s.law}"
+def _said(s: Statement, c: Certificate) -> str:
+    unit = "all rows of a random person" if c.released == "panel" else f"a random {s.law}"
+    about = unit if s.about == "population" else f"{s.about}, {unit}"
     return about if s.given is None else f"{about} given label {s.given}"

@@ -84,6 +84,7 @@ def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
     False
     """
     model = fitted_model(model)
+    rows = model.units(rows)
     key, name = model.key_, model_hash(model, model.key_)
     same_model = name == certificate.model
     same_rows = rows.fingerprint(key) == certificate.rows

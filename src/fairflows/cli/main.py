@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from fairflows.encoder.base import Encoder
     from fairflows.paper.experiments import Outcome
     from fairflows.result import Kind, Run, Shared
+    from fairflows.table.table import Table
 
 app = typer.Typer(
     help="Share a table without giving away a sensitive attribute.",
@@ -97,9 +98,20 @@ def share(
         Literal["row", "cell"],
         typer.Option(help="Whole rows, or cell numbers."),
     ] = "row",
+    unit: Annotated[
+        Literal["person", "row"] | None,
+        typer.Option(
+            help="Draw all rows of a person together from one cell, or every row from its own; by default `person` "
+            "where --id repeats.",
+            show_default=False,
+        ),
+    ] = None,
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
     ] = 0.0,
+    find_rules: Annotated[
+        bool, typer.Option("--rules/--no-rules", help="Keep inequalities that all rows of the table keep.")
+    ] = True,
     derive: Annotated[bool, typer.Option(help="Compute columns that follow from others, or draw all.")] = True,
     score: Annotated[
         bool | None,
@@ -122,8 +134,8 @@ def share(
     """Turn a table into one that can be shared, with a certificate and a report.
 
     Writes `shared.csv` (all rows, in the table's own columns, in random order, without the sensitive attribute and the
-    identifier), `certificate.json`, `report-public.html` for the receiver, `report.html`, `report.json` and the private
-    model.
+    identifier; where persons have several rows, these are together under a fresh number), `certificate.json`,
+    `report-public.html` for the receiver, `report.html`, `report.json` and the private model.
 
     Exit code 0: this table is within the target (with `--require population`, persons to come too). 1: it is not. 2:
     bad input. 70: a bug in fairflows. 130: interrupted.
@@ -153,16 +165,19 @@ def share(
             delta=delta,
             method=method,
             output=output,
+            unit=unit,
             spend=spend,
             most_rows=reading.most_rows,
             rules=reading.rules or (),
+            find_rules=find_rules,
             derive=derive,
             score=score,
             about=stated,
             random_state=random_state,
             quick=quick,
         )
-        shared = shared.save(out, kind=kind, replace=replace, whole=None if reading.sample is None else file)
+        whole = None if reading.sample is None else file
+        shared = shared.save(out, kind=kind, replace=replace, whole=whole, text_format=reading.text_format)
     _print_shared(shared, out, kind)
     meets_target = shared.meets_target and (require == "table" or shared.certificate.covers_population)
     raise typer.Exit(0 if meets_target else 1)
@@ -205,23 +220,37 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     """
     from dataclasses import replace
 
+    from fairflows.release.panel_law import checked_rules
     from fairflows.release.rules import check_rules, proposed_rules
+    from fairflows.table.names import columns_of_own_values
+    from fairflows.table.panels import Panels
     from fairflows.table.prospects import best_bounds, find_names, find_problems
 
     drop = listed(reading.drop, frame := reading.frame(file))
     named = find_names(frame, [*reading.sensitive, *(reading.label or []), *filter(None, [reading.identifier]), *drop])
     reading = replace(reading, drop=[*drop, *named])
     table = reading.table(frame, file.name)
-    check_rules(reading.rules or (), table.X)
+    units = Panels.of(table) if table.has_histories and reading.most_rows is None else table
+    if isinstance(units, Panels):
+        checked_rules(reading.rules or (), units)
+    else:
+        check_rules(reading.rules or (), table.X)
     if reading.most_rows is not None:
         table.random_rows(0, reading.most_rows)  # raises if a person has more
     typer.echo(repr(table))
     _print_frame(table.columns().reset_index(), title="Columns")
-    for finding in [*named.values(), *find_problems(table)]:
+    for finding in [*named.values(), *columns_of_own_values(table).values(), *find_problems(table)]:
         typer.echo(f"! {with_options(finding)}")
     if rules := proposed_rules(table.X):
-        typer.echo(f"Every row keeps these rules, which can be asked of shared rows, too (--rule): {'; '.join(rules)}.")
-    typer.echo(_at_best(*best_bounds(table, delta=delta)))
+        typer.echo(
+            f"Every row keeps these rules, and every shared row will (--no-rules leaves them out): {'; '.join(rules)}."
+        )
+    if isinstance(units, Panels):
+        typer.echo(
+            f"{len(units):,} persons have up to {units.X['rows'].max():,} rows. All rows of a person are drawn "
+            "together from one cell, and the statements are about persons (--unit person)."
+        )
+    typer.echo(_at_best(*best_bounds(units, delta=delta)))
 
 
 def _at_best(plans: list[CellPlan], default: float | None) -> str:
@@ -249,6 +278,8 @@ def encode(
     ],
     keep: Annotated[list[str] | None, typer.Option(help="Column to write unchanged; may be repeated.")] = None,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
+    watched: Annotated[bool, typer.Option("--watch", help="Then do as `fairflows watch` with the same file.")] = False,
+    as_json: Json = False,
     *,
     reading: FileFormat,
 ) -> None:
@@ -256,6 +287,8 @@ def encode(
 
     Rows are written in a random order, without identifiers. No certificate covers the columns that `--keep` adds. The
     file is named in `certificate.files.json` beside the certificate, so that `fairflows check` recognises it.
+
+    With `--watch` the file is read whole, its persons are counted, and the exit code is that of `fairflows watch`.
 
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
@@ -278,7 +311,58 @@ def encode(
         certificate = folder / "certificate.json"
         if certificate.is_file() and not keep:  # such columns are not covered
             list_files(certificate, [Path(out)])
-    typer.echo(f"{n_rows:,} rows written to {out}")
+    typer.echo(f"{n_rows:,} rows written to {out}", err=as_json)
+    if watched:
+        _watch(folder, model, run, run.later_persons(Path(source), model, reading.text_format), as_json=as_json)
+
+
+@app.command()
+@with_group(FileFormat)
+def watch(
+    folder: Folder,
+    rows: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file of persons who came later.")],
+    groups_from: Annotated[
+        str | None, typer.Option(help="Column with the groups, where the file calls it otherwise.", show_default=False)
+    ] = None,
+    day: Annotated[
+        str | None, typer.Option("--date", help="The day of these persons; by default today.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+    *,
+    reading: FileFormat,
+) -> None:
+    """Count the persons of a later file, and say whether the certificate still holds for those who come.
+
+    Prints three lines: whether the persons follow the law of the certificate, whether its bound on persons to come
+    holds, and the present Δ. Both tests hold at all times: a false alarm ever has probability 0.01 at most, however
+    often one looks. The state is `watch.json` in the folder, which holds counts and no person.
+
+    Exit code 0: both hold. 3: MOVED, the population is another one; cut again. 4: REFUTED, the bound does not hold; a
+    dated notice is written to `certificate.notices.json`, which `fairflows check` shows. 2: bad input.
+
+    Example: `fairflows watch out tonight.csv`
+    """
+    model, run = _open_result(folder)
+    table = run.later_persons(rows, model, reading.text_format, groups_from)
+    _watch(folder, model, run, table, day, as_json=as_json)
+
+
+def _watch(
+    folder: Path, model: Encoder, run: Run, table: Table, day: str | None = None, *, as_json: bool = False
+) -> None:
+    """Update the watch of a result, write a notice if the bound is refuted, and end by its lamps."""
+    from fairflows.certificate.certificate import Certificate
+    from fairflows.certificate.notices import add_notice
+    from fairflows.result import CERTIFICATE, WATCH
+    from fairflows.watching.watch import watch as begin
+
+    certificate = folder / CERTIFICATE
+    watched = begin(model, folder / WATCH, bound=Certificate.read(certificate).cell_upper)
+    watched.update(table, date=day)
+    if watched.refuted is not None:
+        add_notice(certificate, watched.refuted, watched.notice)
+    typer.echo(_as_json(watched.to_dict()) if as_json else repr(watched))
+    raise typer.Exit(4 if watched.refuted else 3 if watched.moved else 0)
 
 
 @app.command()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,7 @@ class Traits:
     n_cells: int | None = None  # the number of cells; None where the output is no cell
     separate_thresholds: bool = False  # thresholds are set at persons who chose no node (`FairTree.learn_apart`)
     cut_twice: bool = False  # the law of blocks covers persons to come
+    unit: Literal["row", "person"] = "row"  # what has a cell: each row, or each person with all of their rows
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,9 @@ class Model(Protocol):
 
     def is_of(self, table: Table) -> bool:
         """Whether a table is the one that a release was fitted to."""
+
+    def units(self, table: Table) -> Table:
+        """Return the table that has one row for everything that has a cell: a row, or a person."""
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """Return the rows of a table as the encoder sees them, checked."""
@@ -373,6 +377,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         return None
 
     released_table = None
+
+    def units(self, table: Table) -> Table:
+        """Return the table itself: an encoder gives every row a cell."""
+        return table
 
     @property
     def inner_encoder(self) -> Encoder:

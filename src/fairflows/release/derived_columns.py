@@ -167,26 +167,30 @@ def find_derived(
     persons: IntArray,
     labels: Sequence[Hashable] = (),
     known: Mapping[Hashable, Coded] | None = None,
+    given: Sequence[Hashable] = (),
 ) -> tuple[Columns, list[Derived]]:
     """Return the columns that are drawn, and how the others follow from them, in the order of computing.
 
     Columns of `declared` are categories, whatever their type; `persons` is the person of each row; `known` has the
     levels of columns that were coded before. Labels are not drawn together with features, because no row of one person
-    may be drawn without its label either.
+    may be drawn without its label either. Columns of `given` come first in the frame and are known when others are
+    drawn: these may be computed from them.
     """
     columns: Columns = dict(frame.items())
     last: list[Derived] = []
-    features = frame.drop(columns=list(labels))
+    features = frame.drop(columns=[*labels, *given])
     moments = features.drop(columns=[name for name in declared if name in features])
     for helpers, found in [*_flags(features, persons, frame), *_times(moments, frame)]:
         last += found
         columns = helpers | {name: column for name, column in columns.items() if all(f.column != name for f in found)}
     formulas = _formulas({name: column for name, column in columns.items() if name not in declared})
     formulas = [f if f.rest is None else replace(f, rest=_new_name(f.rest, frame)) for f in formulas]
+    formulas = [f for f in formulas if f.column not in given]
     rests = {f.rest: _rest(f, columns) for f in formulas if f.rest is not None}
     computed = {formula.column for formula in formulas}
     columns = {name: column for name, column in columns.items() if name not in computed} | rests
-    lookups = list(_classes(columns, declared, persons, known or {}))
+    apart = {name: column for name, column in columns.items() if name not in given}
+    lookups = list(_classes(apart, declared, persons, known or {})) if apart else []
     for lookup in lookups:
         column = columns.pop(lookup.column)
         if len(lookup.values) < len(lookup.keys):

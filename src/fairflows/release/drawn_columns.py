@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pandas as pd
 from fairflows.encoder.base import IntArray
 from fairflows.exceptions import DataError
 from fairflows.release.column_tree import Predictor, standardised
-from fairflows.release.derived_columns import Derived, Lookup, find_derived, without_undrawn
+from fairflows.release.derived_columns import Columns, Derived, Lookup, find_derived, without_undrawn
 from fairflows.release.number_ranges import NumberRanges, is_shared
 from fairflows.table.columns import Dtype, check_known, floats, has_order, is_number
 from fairflows.table.domain import Levels
@@ -28,7 +29,8 @@ _IN_ORDER = 0.4  # correlation of the label's rates between neighbouring values 
 class DrawnColumns:
     """The columns of training rows that a law draws, in the order in which it draws them."""
 
-    parts: dict[Hashable, Part]
+    parts: dict[Hashable, Part]  # those that are given come first
+    n_given: int  # columns that are known when the others are drawn
     codes: dict[Hashable, IntArray]  # the level of each row
     is_ordered: dict[Hashable, bool]
     computed: list[Derived]  # how the other columns follow from these
@@ -44,21 +46,25 @@ class DrawnColumns:
         derive: bool,
         order: Sequence[Hashable],
         known: Mapping[Hashable, tuple[Levels, IntArray]],
+        given: Sequence[Hashable] = (),
+        computed: Sequence[Derived] = (),
     ) -> DrawnColumns:
         """Find the columns to draw in training rows, whose persons are numbered.
 
         `known` has the levels of columns that were coded before. The columns that `order` names come first, then those
-        with few levels. The other settings are those of `RowLaw.fit`.
+        with few levels; before all of them come those of `given`. `computed` says how some columns follow from others.
+        The other settings are those of `RowLaw.fit`.
         """
+        order = [*given, *order]
         for name in order:
             check_known(name, whole.columns, "first")
-        declared = {n for n, c in whole.items() if has_order(c.dtype) and kinds.get(n) == "categorical"}
-        if labels:
-            label = pd.factorize(whole[labels[0]])[0]
-            declared |= {n for n, c in whole.items() if n not in (*labels, *kinds) and _is_code(c, label)}
-        drawn, computed = dict(whole.items()), list[Derived]()
+        follows = {found.column for found in computed}
+        drawn: Columns = {name: column for name, column in whole.items() if name not in follows}
+        declared, found_here = declared_columns(whole, labels, kinds), list[Derived]()
         if derive:
-            drawn, computed = find_derived(whole, declared, persons, labels, known)
+            named = [name for name in labels if name in drawn]
+            drawn, found_here = find_derived(pd.DataFrame(drawn), declared, persons, named, known, given)
+        computed = [*found_here, *computed]
         exact = declared | {found.source for found in computed if isinstance(found, Lookup)}
         parts, codes = dict[Hashable, Part](), dict[Hashable, IntArray]()
         for name, column in drawn.items():
@@ -69,7 +75,7 @@ class DrawnColumns:
         first = {name: place - len(order) for place, name in enumerate(order)}
         names = sorted(parts, key=lambda name: first.get(name, len(parts[name])))
         is_ordered = {name: name not in declared and _is_ordered(drawn[name].dtype) for name in names}
-        return cls({n: parts[n] for n in names}, codes, is_ordered, computed)
+        return cls({n: parts[n] for n in names}, len(given), codes, is_ordered, computed)
 
     def predictors(self) -> list[Predictor]:
         """Return the columns as whole numbers that a tree may split."""
@@ -81,8 +87,8 @@ class DrawnColumns:
         Such a level is a category, or a gap in numbers.
         """
         found = []
-        for name, part in self.parts.items():
-            codes = self.codes[name]
+        for name in list(self.parts)[self.n_given :]:
+            part, codes = self.parts[name], self.codes[name]
             is_drawn = is_shared(codes, persons, len(part))
             if isinstance(part, NumberRanges):  # of a gap it is asked who has it, of a range what it holds
                 is_drawn[: len(part.first)] = part.is_drawn
@@ -107,6 +113,15 @@ def joined_columns(X: pd.DataFrame, y: pd.DataFrame | None, label_place: int | N
         name = whole.columns[whole.columns.duplicated()][0]
         raise DataError(f"Column {name!r} is a feature and the label: a row that is drawn has both; rename one.")
     return whole
+
+
+def declared_columns(whole: pd.DataFrame, labels: Sequence[Hashable], kinds: Mapping[Any, str]) -> set[Hashable]:
+    """Return the columns of numbers that are categories: as declared, or where they are codes."""
+    declared = {n for n, c in whole.items() if has_order(c.dtype) and kinds.get(n) == "categorical"}
+    if labels:
+        label = pd.factorize(whole[labels[0]])[0]
+        declared |= {n for n, c in whole.items() if n not in (*labels, *kinds) and _is_code(c, label)}
+    return declared
 
 
 def _is_code(column: pd.Series, label: IntArray) -> bool:

@@ -21,19 +21,19 @@ _ROWS_COMPARED = 2_000
 def fit_trees(
     drawn: DrawnColumns, cells: IntArray, n_cells: int, persons: IntArray, random_state: int
 ) -> tuple[IntArray, dict[Hashable, ColumnTree]]:
-    """Return the coordinates of cells, (n_coordinates, n_cells), and the tree of each column."""
-    columns, targets = drawn.predictors(), drawn.targets(persons)
-    coordinates = _coordinates(columns, cells, n_cells)
+    """Return the coordinates of cells, (n_coordinates, n_cells), and the tree of each column that is not given."""
+    columns, targets, n_given = drawn.predictors(), drawn.targets(persons), drawn.n_given
+    coordinates = _coordinates(columns[n_given:], cells, n_cells)
     predictors = [*(Predictor(ranks[cells], n_cells, True) for ranks in coordinates), *columns]
     persons_each = 1 / np.bincount(persons)[persons]
     # The last trees take longest, and are begun first. scikit-learn grows trees without Python's lock.
     fits = [
         delayed(ColumnTree.fit)(target, predictors, before, persons_each, random_state)
-        for target, before in zip(targets, _candidates(predictors, len(targets)), strict=True)
+        for target, before in zip(targets, _candidates(predictors, n_given, len(targets)), strict=True)
     ]
     fitted = Parallel(n_jobs=-1, prefer="threads", return_as="generator")(reversed(fits))
     trees = list(tracked(fitted, "fitting columns", len(fits)))[::-1]
-    return coordinates, dict(zip(drawn.parts, trees, strict=True))
+    return coordinates, dict(zip(list(drawn.parts)[n_given:], trees, strict=True))
 
 
 def _coordinates(columns: list[Predictor], cells: IntArray, n_cells: int) -> IntArray:
@@ -56,19 +56,20 @@ def _features(column: Predictor) -> Iterator[FloatArray]:
         yield ((column.codes == level) - shares[level]) / scale
 
 
-def _candidates(predictors: list[Predictor], n_columns: int) -> list[list[int]]:
+def _candidates(predictors: list[Predictor], n_given: int, n_columns: int) -> list[list[int]]:
     """Return the predictors that the tree of each column may split.
 
-    These are the main coordinates of the cell, its coordinate in the column itself, and the columns before, or those of
-    them that correlate most with the column.
+    These are the main coordinates of the cell, its coordinate in the column itself, and the columns that are given or
+    come before, or those of them that correlate most with the column.
     """
-    first = len(predictors) - n_columns  # number of coordinates
+    first = len(predictors) - n_columns - n_given  # number of coordinates
     n_main = first - n_columns
-    before = [list(range(first, first + place)) for place in range(n_columns)]
-    if n_columns > _MOST_CANDIDATES:
+    before = [list(range(first, first + n_given + place)) for place in range(n_columns)]
+    if n_given + n_columns > _MOST_CANDIDATES:
         rows = slice(None, None, max(1, len(predictors[0].codes) // _ROWS_COMPARED))
         x = np.stack([standardised(predictor.codes[rows]) for predictor in predictors[first:]]).astype(np.float32)
         for place in range(n_columns):
-            strongest = np.argsort(-np.abs(x[:place] @ x[place]), kind="stable")[: _MOST_CANDIDATES // 2]
+            end = n_given + place
+            strongest = np.argsort(-np.abs(x[:end] @ x[end]), kind="stable")[: _MOST_CANDIDATES // 2]
             before[place] = sorted((first + strongest).tolist())
     return [[*range(n_main), n_main + place, *before[place]] for place in range(n_columns)]

@@ -67,9 +67,15 @@ class NumberRanges:
         # A value that is rounded does not count: the value that it is rounded to may be another person's alone.
         found = _ranges(places[is_exact], persons[is_known][is_exact])
         ranges = cls(grid, column.dtype, not is_known.all(), *found)
-        codes = np.full(len(column), len(ranges.first), dtype=np.int64)
-        codes[is_known] = np.maximum(np.searchsorted(ranges.first, places, side="right") - 1, 0)
-        return ranges, codes
+        return ranges, ranges.find(column)
+
+    def find(self, column: pd.Series) -> IntArray:
+        """Return the range of each value; the nearest one of a value outside, the last level of a missing value."""
+        is_known = column.notna().to_numpy()
+        codes = np.full(len(column), len(self.first) - (not self.has_missing), dtype=np.int64)
+        places, _ = _places(numbers(column[is_known]), self.grid)
+        codes[is_known] = np.maximum(np.searchsorted(self.first, places, side="right") - 1, 0)
+        return codes
 
     def __len__(self) -> int:
         return len(self.first) + self.has_missing

@@ -42,13 +42,16 @@ from fairflows.release.fitted_cells import (
     held_out_parts,
     unfitted_encoder,
 )
+from fairflows.release.panel_law import PanelLaw
 from fairflows.release.partitions import TreePartition
+from fairflows.release.person_reading import persons_with_summaries
 from fairflows.release.released_table import ReleasedTable, count_cells
 from fairflows.release.row_law import RowLaw
 from fairflows.release.score import cell_scores, releases_score
 from fairflows.table.frames import Frame, materialised
 from fairflows.table.keys import content_hashes
 from fairflows.table.ledger import Ledger, RowsSeen
+from fairflows.table.panels import PERSON, PanelForm, Panels
 from fairflows.table.persons import Persons, check_most_rows
 from fairflows.table.table import Role, Table
 
@@ -78,6 +81,10 @@ class Release(TransformerMixin, BaseEstimator):
         A whole row in the table's own columns, drawn anew each time from a law of rows given the cell
         (`fairflows.release.row_law`), together with the label; or the number of the cell. The law is the same for every
         group, so that the statements about the cell cover the row.
+    unit : {"row", "person"}, default="row"
+        What has a cell: each row, or each person with all of their rows, which takes a `Table` with an identifier. With
+        "person" the statements are about persons, and cover all rows of a person together, their number included: what
+        is released are panels that are drawn from the cells of persons (`fairflows.release.panel_law`).
     n_cells : int or "auto", default="auto"
         The number of cells; by default as many as the target allows for a `FairTree`, 8 for `FairCells`, and at most 16
         for an encoder that gives no cells.
@@ -93,6 +100,8 @@ class Release(TransformerMixin, BaseEstimator):
     rules : sequence of str, default=()
         Expressions over columns that are true in every row that is drawn, such as ``"start <= end"``
         (`fairflows.release.rules`).
+    find_rules : bool, default=True
+        Whether inequalities between two columns that every row of the table keeps are rules, too (`kept_rules`).
     derive : bool, default=True
         Whether columns that follow from others are recognised, and computed instead of drawn.
     with_score : bool, default=None
@@ -108,8 +117,10 @@ class Release(TransformerMixin, BaseEstimator):
         The fitted encoder.
     n_cells_ : int
         The number of cells.
-    law_ : RowLaw or None
-        The law of rows given the cell; None where the numbers of cells are released.
+    law_ : RowLaw, PanelLaw or None
+        The law of rows, or of panels, given the cell; None where the numbers of cells are released.
+    form_ : PanelForm or None
+        How the rows of a person become the row of summaries that has a cell; None where every row has one.
     table_ : ReleasedTable or None
         The cells of the table that the release was fitted to; None for a release `around` an encoder.
     cell_means_ : ndarray of shape (n_cells_, n_targets)
@@ -139,12 +150,14 @@ class Release(TransformerMixin, BaseEstimator):
     encoder: Encoder | None = None
     _: KW_ONLY
     output: Literal["row", "cell"] = "row"
+    unit: Literal["row", "person"] = "row"
     n_cells: int | Literal["auto"] = "auto"
     target: float | None = None
     delta: float = 0.01
     spend: float = 0.0
     most_rows: int | None = None
     rules: Sequence[str] = ()
+    find_rules: bool = True
     derive: bool = True
     with_score: bool | None = None  # not `score`, which is a method of scikit-learn's estimators
     random_state: int = 0
@@ -152,7 +165,8 @@ class Release(TransformerMixin, BaseEstimator):
     encoder_: Encoder = field(init=False)
     partition_: TreePartition | None = field(init=False)
     n_cells_: int = field(init=False)
-    law_: RowLaw | None = field(init=False)
+    law_: RowLaw | PanelLaw | None = field(init=False)
+    form_: PanelForm | None = field(init=False)
     label_: Label | None = field(init=False)
     cell_means_: FloatArray = field(init=False)
     cell_scores_: pd.DataFrame | None = field(init=False)
@@ -172,7 +186,7 @@ class Release(TransformerMixin, BaseEstimator):
     key_ = property(lambda self: self.encoder_.key_)
     groups_ = property(lambda self: self.encoder_.groups_)
     classes_ = property(lambda self: self.encoder_.classes_)
-    schema_ = property(lambda self: self.encoder_.schema_)
+    schema_ = property(lambda self: self.encoder_.schema_ if self.form_ is None else self.form_.schema)
     n_features_in_ = property(lambda self: self.encoder_.n_features_in_)
 
     @property
@@ -188,6 +202,7 @@ class Release(TransformerMixin, BaseEstimator):
             invertible=False,
             draws_rows=self.output == "row",
             n_cells=self.n_cells_ if fitted else None,
+            unit=self.unit,
             cut_twice=fitted and self.table_ is not None and self._encoder.traits.separate_thresholds,
         )
 
@@ -212,13 +227,17 @@ class Release(TransformerMixin, BaseEstimator):
         """Fit the encoder and its cells, then release the same rows."""
         X = materialised(X)
         cells = self._fit(FitArguments.of(X, y, sensitive_features))
+        if self.form_ is not None:  # persons have fresh numbers, in a random order
+            cells = np.random.default_rng().permutation(cells)
         released, self.redrawn_ = self._drawn(cells)
-        return as_input_type(X, released)
+        return released if self.form_ is not None else as_input_type(X, released)
 
     def _fit(self, given: FitArguments) -> Cells:
-        """Fit the encoder and its cells; return the cells of the rows."""
+        """Fit the encoder and its cells; return the cells of the rows, or of the persons."""
         reset_fitted(self)
         self.check_settings()
+        given = self._of_units(given)
+        self.form_ = given.X.form if isinstance(given.X, Panels) else None
         encoder = unfitted_encoder(self, given)
         fit = fit_tree if encoder.traits.separate_thresholds else fit_held_out
         found = fit(self, encoder, given)
@@ -239,6 +258,20 @@ class Release(TransformerMixin, BaseEstimator):
         self.ledger_ = encoder.ledger_ = Ledger.of(found.rows.X, persons, key)
         return found.cells
 
+    def units(self, table: Table) -> Table:
+        """Return the table itself, or its persons where these have cells."""
+        return Panels.of(table) if self.unit == "person" else table
+
+    def _of_units(self, given: FitArguments) -> FitArguments:
+        if self.unit == "row":
+            return given
+        if not isinstance(given.X, Table) or given.y is not None or given.sensitive_features is not None:
+            raise DataError(
+                "A release of persons (unit='person') reads its roles from a Table: Table(data, sensitive=..., "
+                "identifier=..., label=..., time=...)."
+            )
+        return FitArguments(Panels.of(given.X), None, None)
+
     @classmethod
     def around(cls, encoder: Encoder, table: Table, **settings: object) -> Release:
         """Return a fitted release of an encoder that is fitted already; other persons certify it.
@@ -254,6 +287,9 @@ class Release(TransformerMixin, BaseEstimator):
         """
         release = cls(encoder, **settings)  # type: ignore[arg-type]
         release.check_settings()
+        if release.unit == "person":
+            raise DataError("A release around a fitted encoder gives every row a cell (unit='row').")
+        release.form_ = None
         given = FitArguments.of(table, None, None)
         rows = encoder.read(table)
         named = rows.persons.named
@@ -274,7 +310,7 @@ class Release(TransformerMixin, BaseEstimator):
         """Set what was learnt, and learn the law of rows."""
         self.encoder_, self.partition_, self.n_cells_ = found.encoder, found.partition, found.n_cells
         self.most_rows_, self.plan_, self.table_, self.redrawn_ = found.most_rows, found.plan, None, 0
-        columns, cells, who = given.labels, found.cells, found.rows.persons.codes
+        columns, cells, who = given.labels, found.cells, given.households(found.rows.persons)
         labels = [Label.read(column, len(cells)) for _, column in columns.items()]
         means = [label.cell_means(cells, found.n_cells) for label in labels]
         self.label_ = labels[0].take(np.empty(0, np.intp)) if labels else None
@@ -282,27 +318,14 @@ class Release(TransformerMixin, BaseEstimator):
         self.law_, self.cell_scores_, self.output_ = None, None, CELL
         if self.output == "cell":
             return
-        X = found.rows.X
-        own = {n: t for n, t in given.types.items() if n in X and str(t) != str(X[n].dtype)}
-        self.law_ = RowLaw.fit(
-            X.astype(own),
-            cells,
-            found.n_cells,
-            columns if labels else None,
-            persons=who,
-            kinds=declared_kinds(found.encoder, given),
-            rules=self.rules,
-            derive=self.derive,
-            label_place=given.label_place,
-            known=found.levels,
-            key=found.encoder.key_,
-            random_state=self.random_state,
-        )
-        types = dict(self.law_.dtypes)
+        X = given.X
+        law = self.law_ = self._panel_law(found, X) if isinstance(X, Panels) else self._row_law(found, given)
+        types = dict(law.dtypes)
+        with_score = self.with_score if self.form_ is None else bool(self.with_score)
         scores = [
             cell_scores(label, column, mean, who)
             for label, (_, column), mean in zip(labels, columns.items(), means, strict=True)
-            if releases_score(self.with_score, label, found.rows.persons)
+            if releases_score(with_score, label, found.rows.persons)
         ]
         if any(part.shape[1] for part in scores):
             self.cell_scores_ = pd.concat(scores, axis=1)
@@ -312,12 +335,49 @@ class Release(TransformerMixin, BaseEstimator):
                     "(with_score=False; score=False or --no-score of `share`)."
                 )
             types |= {str(name): dtype for name, dtype in self.cell_scores_.dtypes.items()}
-        self.output_ = EncodedColumns(types, self.law_.schema)
+        self.output_ = EncodedColumns(types, law.schema)
+
+    def _panel_law(self, found: FittedCells, panels: Panels) -> PanelLaw:
+        """Learn the law of panels from the rows behind the persons."""
+        return PanelLaw.fit(
+            panels,
+            found.cells,
+            found.n_cells,
+            rules=self.rules,
+            find_rules=self.find_rules,
+            derive=self.derive,
+            key=found.encoder.key_,
+            random_state=self.random_state,
+        )
+
+    def _row_law(self, found: FittedCells, given: FitArguments) -> RowLaw:
+        """Learn the law of rows."""
+        X, columns = found.rows.X, given.labels
+        own = {n: t for n, t in given.types.items() if n in X and str(t) != str(X[n].dtype)}
+        return RowLaw.fit(
+            X.astype(own),
+            found.cells,
+            found.n_cells,
+            columns if columns.shape[1] else None,
+            persons=found.rows.persons.codes,
+            kinds=declared_kinds(found.encoder, given),
+            rules=self.rules,
+            find_rules=self.find_rules,
+            derive=self.derive,
+            label_place=given.label_place,
+            known=found.levels,
+            key=found.encoder.key_,
+            random_state=self.random_state,
+        )
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """Return the rows of a table as the encoder sees them, checked."""
         check_is_fitted(self, "ledger_")
         X = materialised(X)
+        if self.form_ is not None and not isinstance(X, Panels):
+            X, sensitive_features, persons = persons_with_summaries(
+                self.form_, self.encoder_, X, sensitive_features, persons
+            )
         if self.table_ is None:
             return self.encoder_.read(X, sensitive_features, persons)
         # Attacks and reports know the rows of such a table by their values, which the release was not fitted by.
@@ -337,9 +397,12 @@ class Release(TransformerMixin, BaseEstimator):
         rows = self.read(X, sensitive_features)
         if rows.persons.named:  # a certificate is about so many rows of a person
             check_most_rows(rows.persons.rows_each(), self.most_rows_ or 1, MORE_ROWS)
-        released = self.encode(rows)
+        if self.form_ is not None:
+            released = self.draw(np.random.default_rng().permutation(self.cells(rows)))
+        else:
+            released = as_input_type(X, self.encode(rows))
         rows.outside.warn()
-        return as_input_type(X, released)
+        return released
 
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row; persons of the table keep theirs."""
@@ -373,11 +436,28 @@ class Release(TransformerMixin, BaseEstimator):
         return self.partition_.cells(self.encoder_.encode(rows))
 
     def encode(self, rows: Rows) -> pd.DataFrame:
-        """Return the cell of each row, or a row drawn from it in the table's own types."""
-        return self.draw(self.cells(rows))
+        """Return the cell of each row, or a row drawn from it in the table's own types.
+
+        Of persons with all of their rows, these are the summaries of the rows that are drawn for each of them.
+        """
+        return self.summaries(self.draw(self.cells(rows)))
+
+    def summaries(self, released: pd.DataFrame) -> pd.DataFrame:
+        """Return one row for each unit: rows as they are, and of a table of panels one row for each person.
+
+        The label of a person is that of the last row, as in `Panels`.
+        """
+        if self.form_ is None or self.law_ is None:
+            return released
+        owner = released[PERSON].to_numpy() - 1
+        n, rows = int(owner.max(initial=-1)) + 1, released[list(self.form_.schema.kinds)]
+        found = self.form_.summaries(rows, owner, n)
+        others = [name for name in released if name not in (PERSON, *rows)]  # labels, and their scores
+        labels = {name: self.form_.last(released[name], rows, owner, n).array for name in others}
+        return found.assign(**labels)
 
     def draw(self, cells: Cells) -> pd.DataFrame:
-        """Return the numbers of cells, or a row drawn from each."""
+        """Return the numbers of cells, or a row drawn from each; of cells of persons, all of their rows."""
         return self._drawn(cells)[0]
 
     def _drawn(self, cells: Cells) -> tuple[pd.DataFrame, int]:
@@ -385,8 +465,9 @@ class Release(TransformerMixin, BaseEstimator):
         if self.law_ is None:
             return pd.DataFrame({"cell": cells}), 0
         drawn, n_redrawn = (found := self.law_.draw(cells)).rows, found.n_redrawn
+        of_row = cells if self.form_ is None else cells[drawn[PERSON].to_numpy() - 1]
         for name, score in () if self.cell_scores_ is None else self.cell_scores_.items():
-            drawn[name] = score.to_numpy()[cells]
+            drawn[name] = score.to_numpy()[of_row]
         return drawn, n_redrawn
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
@@ -445,6 +526,11 @@ class Release(TransformerMixin, BaseEstimator):
         """Say which columns follow from others, as the law of rows found it."""
         return [] if self.law_ is None else list(self.law_.derived)
 
+    @property
+    def kept_rules(self) -> list[str]:
+        """The rules that every drawn row keeps, as they were stated and found."""
+        return [] if self.law_ is None else [rule.text for rule in self.law_.rules]
+
     def already_used(self, table: Table) -> int:
         """Count the persons of a table (or rows, at least) that certify nothing.
 
@@ -452,6 +538,7 @@ class Release(TransformerMixin, BaseEstimator):
         """
         if self.is_of(table):
             return 0
+        table = self.units(table)
         return self.ledger_.already_used(RowsSeen.of(table.X, table.persons, self.ledger_.key))
 
     def is_of(self, table: Table) -> bool:
@@ -466,6 +553,12 @@ class Release(TransformerMixin, BaseEstimator):
     def check_settings(self) -> None:
         """Raise where a setting is out of its range."""
         check_choice("output", self.output, ("row", "cell"))
+        check_choice("unit", self.unit, ("row", "person"))
+        if self.unit == "person" and self.most_rows is not None:
+            raise DataError(
+                f"most_rows must be left out where all rows of a person are released together (unit='person'), which "
+                f"covers any number of rows; got {self.most_rows!r}."
+            )
         if self.n_cells != "auto":
             check_count("n_cells", self.n_cells, 2)
         if self.most_rows is not None:

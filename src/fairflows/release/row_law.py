@@ -19,7 +19,7 @@ from fairflows.release.drawn_columns import DrawnColumns, Part, joined_columns
 from fairflows.release.law_trees import fit_trees
 from fairflows.release.number_ranges import NumberRanges, Places
 from fairflows.release.own_rows import RowHashes, held_by_one, shared_range
-from fairflows.release.rules import BoolArray, Rule, check_rules
+from fairflows.release.rules import BoolArray, Rule, check_rules, proposed_rules
 from fairflows.table.columns import Dtype, Schema, floats
 from fairflows.table.domain import Levels
 from fairflows.table.keys import Hashes, Secret
@@ -34,6 +34,7 @@ class DrawnRows:
 
     rows: pd.DataFrame
     n_redrawn: int  # rows whose first draw broke a rule
+    undrawn: IntArray  # places of rows that cannot be drawn: all that were tried are one person's own, or break a rule
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class RowLaw:
     dtypes: dict[str, Dtype]
     # (n_coordinates, n_cells): rank of each cell in each coordinate, the last of which belong to one column each
     coordinates: IntArray
+    given: dict[Hashable, Part]  # levels of the columns that are known when a row is drawn
     parts: dict[Hashable, Part]  # levels of the columns that are drawn, in the order in which they are drawn
     trees: dict[Hashable, ColumnTree]  # predictors are the coordinates, then the columns in the order above
     computed: list[Derived]  # how the other columns are computed, in order
@@ -97,8 +99,11 @@ class RowLaw:
         persons: npt.ArrayLike | None = None,
         kinds: Mapping[Hashable, str] | None = None,
         rules: Sequence[str] = (),
+        find_rules: bool = False,
         derive: bool = True,
         order: Sequence[Hashable] = (),
+        given: Sequence[Hashable] = (),
+        computed: Sequence[Derived] = (),
         label_place: int | None = None,
         known: Mapping[Hashable, tuple[Levels, IntArray]] | None = None,
         key: Secret = b"",
@@ -107,30 +112,44 @@ class RowLaw:
         """Learn the law from rows X with their cells, and from labels y, which are drawn together with them.
 
         `persons` is the person of each row, by default another one. A column of numbers whose kind is "categorical" is
-        drawn from its own values. The columns that `order` names are drawn first, then those with few levels. Labels
-        come after `label_place` features, by default last. `known` has the levels of columns that were coded before,
-        and `key` is the secret of the hashes of rows that are not drawn. The other settings are those of `Release`.
+        drawn from its own values. The columns that `order` names are drawn first, then those with few levels. Columns
+        of X that `given` names, which are its first, are known whenever a row is drawn, and not drawn. `computed` says
+        how columns follow from others. Labels come after `label_place` features, by default last. `known` has the
+        levels of columns that were coded before, and `key` is the secret of the hashes of rows that are not drawn. The
+        other settings are those of `Release`.
         """
         labels = [] if y is None else list(y)
         whole = joined_columns(X, y, label_place)
         cells = np.asarray(cells, dtype=np.int64)
         numbered = np.arange(len(whole)) if persons is None else np.unique(np.asarray(persons), return_inverse=True)[1]
-        checked = check_rules(rules, whole)
+        found = proposed_rules(whole) if find_rules else []
+        checked = check_rules(list(dict.fromkeys([*rules, *found])), whole)
         drawn = DrawnColumns.of(
-            whole, labels, numbered, kinds=kinds or {}, derive=derive, order=order, known=known or {}
+            whole,
+            labels,
+            numbered,
+            kinds=kinds or {},
+            derive=derive,
+            order=order,
+            known=known or {},
+            given=given,
+            computed=computed,
         )
         coordinates, trees = fit_trees(drawn, cells, n_cells, numbered, random_state)
-        levels = drawn.parts | {found.column: found.values for found in drawn.computed if isinstance(found, Lookup)}
+        parts = {name: part for name, part in drawn.parts.items() if name in trees}
+        whole = whole.drop(columns=list(given))
+        levels = parts | {found.column: found.values for found in drawn.computed if isinstance(found, Lookup)}
         formulas = [found.column for found in drawn.computed if isinstance(found, Formula)]
         hashes = RowHashes.of(list(whole), labels, formulas, key)
-        coded = {n: part for n, part in drawn.parts.items() if isinstance(part, Levels) and n in whole}
+        coded = {n: part for n, part in parts.items() if isinstance(part, Levels) and n in whole}
         of_columns = {n: hashes.of_column(n, pd.Series(part.values))[drawn.codes[n]] for n, part in coded.items()}
         of_columns |= {n: hashes.of_column(n, whole[n]) for n in whole if n not in coded}
         return cls(
             schema=Schema.of(whole),
             dtypes={str(n): levels[n].dtype if n in levels else column.dtype for n, column in whole.items()},
             coordinates=coordinates,
-            parts=drawn.parts,
+            given={name: part for name, part in drawn.parts.items() if name not in trees},
+            parts=parts,
             trees=trees,
             computed=drawn.computed,
             limits={n: shared_range(floats(whole[n]), numbered) for n in whole if n not in levels},
@@ -150,19 +169,34 @@ class RowLaw:
         """Draw rows as `sample` does, and count those that were drawn again because of a rule."""
         cells = np.asarray(cells, dtype=np.int64)
         generator = np.random.default_rng() if generator is None else generator
+        found = self.attempt(cells, pd.DataFrame(index=range(len(cells))), generator)
+        if len(found.undrawn):
+            raise DataError(
+                f"{len(found.undrawn):,} rows cannot be drawn: nearly every row that the columns allow is one that a "
+                "single training person has, or breaks a rule. Release cells instead, or fewer columns, or columns "
+                "with fewer values."
+            )
+        return found
+
+    def attempt(self, cells: IntArray, given: pd.DataFrame, generator: np.random.Generator) -> DrawnRows:
+        """Draw rows, given the columns that are known of each, and say which cannot be drawn."""
         starts = range(0, max(len(cells), 1), _ROWS_AT_ONCE)
-        chunks = (self._draw_chunk(cells[start : start + _ROWS_AT_ONCE], generator) for start in starts)
+        places = (slice(start, start + _ROWS_AT_ONCE) for start in starts)
+        chunks = (self._draw_chunk(cells[rows], given.iloc[rows], generator) for rows in places)
         parts = list(tracked(chunks, "drawing rows", len(starts)))
         if len(parts) == 1:
             return parts[0]
         rows = pd.concat([part.rows for part in parts], ignore_index=True)
-        return DrawnRows(rows, sum(part.n_redrawn for part in parts))
+        undrawn = [part.undrawn + start for part, start in zip(parts, starts, strict=True)]
+        return DrawnRows(rows, sum(part.n_redrawn for part in parts), np.concatenate(undrawn))
 
-    def _draw_chunk(self, cells: IntArray, generator: np.random.Generator) -> DrawnRows:
+    def _draw_chunk(self, cells: IntArray, given: pd.DataFrame, generator: np.random.Generator) -> DrawnRows:
         """Draw rows, those again that only one person has or that break a rule."""
-        codes = self._draw_codes(cells, None, generator)
+        given = given.reset_index(drop=True)
+        known = np.concatenate([self.coordinates.take(cells, axis=1), self._given_codes(given)])
+        codes = self._draw_codes(known, None, generator)
         places = self._draw_places(codes, generator)
-        columns = self._columns(places)
+        columns = self._columns(places, given)
         breaks_rule = self._breaks_rule(columns)
         broken = breaks_rule | self._is_outside(columns)
         again = np.flatnonzero(self._is_own(places, columns) | broken)
@@ -171,44 +205,44 @@ class RowLaw:
             if not len(again):
                 break
             kept = {name: code[again] for name, code in codes.items()}
-            new = self._draw_codes(cells[again], kept, generator, broken[again], attempt >= _REDRAWS)
+            new = self._draw_codes(known[:, again], kept, generator, broken[again], attempt >= _REDRAWS)
             new_places = self._draw_places(new, generator)
-            new_columns = self._columns(new_places)
+            new_columns = self._columns(new_places, given.iloc[again].reset_index(drop=True))
             for name in self.parts:
                 codes[name][again], places[name][again] = new[name], new_places[name]
             broken[again] = self._breaks_rule(new_columns) | self._is_outside(new_columns)
             again = again[self._is_own(new_places, new_columns) | broken[again]]
-        if len(again):
-            raise DataError(
-                f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
-                "training person has, or breaks a rule. Release cells instead, or fewer columns, or columns with fewer "
-                "values."
-            )
-        columns = self._columns(places) if has_changed else columns
+        columns = self._columns(places, given) if has_changed else columns
         rows = pd.DataFrame({name: columns[name].array for name in self.schema.kinds}, copy=False)
-        return DrawnRows(rows, int(breaks_rule.sum()))
+        return DrawnRows(rows, int(breaks_rule.sum()), again)
+
+    def _given_codes(self, given: pd.DataFrame) -> IntArray:
+        """Return the levels of the columns that are known, (n_given, n_rows); the first of a value without one."""
+        found = np.zeros((len(self.given), len(given)), dtype=np.int64)
+        for place, (name, part) in enumerate(self.given.items()):
+            found[place] = np.maximum(part.find(given[name]), 0)
+        return found
 
     def _draw_codes(
         self,
-        cells: IntArray,
+        known: IntArray,
         kept: dict[Hashable, IntArray] | None,
         generator: np.random.Generator,
         is_broken: BoolArray | bool = False,
         from_all: bool = False,
     ) -> dict[Hashable, IntArray]:
-        """Draw the levels of all columns, one column after the other.
+        """Draw the levels of all columns, one column after the other, from what is known of each row.
 
         With `kept`, rows that break a rule are drawn again. Other rows get a new value in one random column: whole rows
         drawn again would seldom have the values, such as a missing one, that few rows have.
         `from_all` takes new values from the law of all rows, for rows that cannot be drawn otherwise.
         """
-        first = len(self.coordinates)
-        known = np.empty((first + len(self.parts), len(cells)), dtype=np.int64)
-        known[:first] = self.coordinates.take(cells, axis=1)
-        chosen = generator.integers(len(self.parts), size=len(cells)) if kept else None
+        first, n = known.shape
+        known = np.concatenate([known, np.empty((len(self.parts), n), dtype=np.int64)])
+        chosen = generator.integers(len(self.parts), size=n) if kept else None
         codes: dict[Hashable, IntArray] = {}
         for place, (name, tree) in enumerate(self.trees.items()):
-            new = tree.draw(None if from_all else known, len(cells), generator)
+            new = tree.draw(None if from_all else known, n, generator)
             if kept:
                 new = np.where((chosen == place) | np.logical_and(is_broken, not from_all), new, kept[name])
             codes[name] = known[first + place] = new
@@ -219,9 +253,9 @@ class RowLaw:
         ranges = {name: part for name, part in self.parts.items() if isinstance(part, NumberRanges)}
         return codes | {name: part.draw(codes[name], generator) for name, part in ranges.items()}
 
-    def _columns(self, places: dict[Hashable, Places]) -> Columns:
-        """Return all columns at these places: those that are drawn, and those that are computed."""
-        columns: Columns = {name: part.column(places[name]) for name, part in self.parts.items()}
+    def _columns(self, places: dict[Hashable, Places], given: pd.DataFrame) -> Columns:
+        """Return all columns at these places: those that are given, drawn, and computed."""
+        columns: Columns = dict(given.items()) | {name: part.column(places[name]) for name, part in self.parts.items()}
         for found in self.computed:
             columns[found.column] = found.compute(columns)
         return columns
@@ -231,7 +265,7 @@ class RowLaw:
         found = np.zeros(len(next(iter(places.values()))), dtype=bool)
         if len(self.own):
             of_levels = {n: hashes[places[n].astype(np.intp)] for n, hashes in self._level_hashes.items()}
-            others = {n: self.row_hashes.of_column(n, columns[n]) for n in self.schema.kinds if n not in of_levels}
+            others = {n: self.row_hashes.of_column(n, columns[n]) for n in self.row_hashes.names if n not in of_levels}
             for hashes in self.row_hashes.of_rows(of_levels | others):
                 found |= self.own.take(self.own.searchsorted(hashes), mode="clip") == hashes
         return found
@@ -239,7 +273,7 @@ class RowLaw:
     @cached_property
     def _level_hashes(self) -> dict[Hashable, Hashes]:
         """The hash of each level of the columns of categories that are drawn."""
-        levels = {n: part for n, part in self.parts.items() if isinstance(part, Levels) and n in self.schema.kinds}
+        levels = {n: part for n, part in self.parts.items() if isinstance(part, Levels) and n in self.row_hashes.names}
         return {n: self.row_hashes.of_column(n, pd.Series(part.values)) for n, part in levels.items()}
 
     def _breaks_rule(self, columns: Columns) -> BoolArray:

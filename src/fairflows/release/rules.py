@@ -39,7 +39,9 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _ALLOWED = "columns, numbers, texts, + - * / // %, comparisons, in [...], and, or, not"
 _QUOTED = re.compile(r"`([^`]+)`")
+_PREVIOUS = re.compile(r"\bprevious\.(?:`([^`]+)`|([^\W\d]\w*))")
 _MOST_PROPOSED = 12
+_FIRST_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -164,26 +166,46 @@ def check_rules(texts: Sequence[str], frame: pd.DataFrame) -> list[Rule]:
     return rules
 
 
+def previous(name: Hashable) -> str:
+    """Return the name by which a rule has a column of the row before."""
+    return f"previous.{name}"
+
+
+def with_previous_columns(text: str) -> str:
+    """Write the columns of the row before as names of columns.
+
+    Examples
+    --------
+    >>> with_previous_columns("year > previous.year")
+    'year > `previous.year`'
+    """
+    return _PREVIOUS.sub(lambda found: f"`{previous(found[1] or found[2])}`", text)
+
+
 def proposed_rules(frame: pd.DataFrame) -> list[str]:
     """Propose inequalities between two numeric or time columns that no row breaks, and that chance would break.
 
     Two columns are compared only if their ranges overlap so much that many rows would break the inequality if the
-    columns were independent.
+    columns were independent. Of wide tables the first rows sift the pairs.
     """
     numbers = [name for name, column in frame.items() if is_number(column.dtype) and column.nunique() > 2]
     moments = [name for name, column in frame.items() if column.dtype.kind == "M"]
     values = {name: floats(frame[name]) for name in (*numbers, *moments)}
+    first = {name: column[:_FIRST_ROWS] for name, column in values.items()}
     generator = np.random.default_rng(0)
     found = []
     for a, b in (*combinations(numbers, 2), *combinations(moments, 2)):
+        less, more = ((x <= y).sum() for x, y in ((first[a], first[b]), (first[b], first[a])))
+        if max(less, more) < (~np.isnan(first[a] - first[b])).sum():
+            continue
         both = ~np.isnan(values[a]) & ~np.isnan(values[b])
         x, y = values[a][both], values[b][both]
-        for first, second, low, high in ((a, b, x, y), (b, a, y, x)):
+        for lower, higher, low, high in ((a, b, x, y), (b, a, y, x)):
             if len(low) and (low <= high).all():
                 by_chance = float((generator.permutation(low) > high).mean())
                 if by_chance > 0.05:
                     sign = "<" if (low < high).all() else "<="
-                    found.append((by_chance, f"{_written(first)} {sign} {_written(second)}"))
+                    found.append((by_chance, f"{_written(lower)} {sign} {_written(higher)}"))
     return [text for _, text in sorted(found, reverse=True)[:_MOST_PROPOSED]]
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 ASSUMPTIONS = {
     "released": "The {what} all that is released. Functions of that are covered; bounds of separate releases do not "
     "add up to one of both, and predictions made from the original rows are not covered.",
-    "table": "The statement about the table holds for its rows as they were shared, once, looked at one at a time by "
-    "a person who was not told the groups of rows in it. A person who knows the groups of many others, and can place "
-    "them in cells, does better, by the further numbers. Another release of the same rows together with this one is "
-    "not covered, and nothing is said about who is in the table.",
+    "table": "The statement about the table holds for its {units} as they were shared, once, looked at one at a time "
+    "by a person who was not told the groups of {others} in it. A person who knows the groups of many others, and can "
+    "place them in cells, does better, by the further numbers. Another release of the same rows together with this one "
+    "is not covered, and nothing is said about who is in the table.",
     "persons to come": "Persons to come are independent draws, group by group, from the distribution that the persons "
     "of the table come from; persons of the table {kept}.",
     "one tree": "The bound is about one tree, fixed beforehand. A tree that was chosen among m by its bounds has m "
     "times the probability of error.",
     "drawn": "A released row is drawn anew each time from a law of rows given the cell, which is the same for every "
     "group. The row reveals no more about the group than the cell does, so the bounds of the cell cover the row.",
+    "drawn together": "All rows of a person, their number and their times are drawn anew from a law of panels given "
+    "the person's one cell, which is the same for every group. Together they reveal no more about the group than the "
+    "cell does, so the bounds of the cell cover all rows of a person together. Persons have fresh numbers.",
     "groups": "The groups are those that the rows state; a group label that is wrong at encoding is not covered.",
     "independent": "The certifying persons are independent draws, group by group, from the distribution that the "
     "release will be used on.",

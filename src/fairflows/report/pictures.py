@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairflows.display import ATTACK, CERTIFIED, MODEL, Bound, draw_bounds
+from fairflows.display import ATTACK, CERTIFIED, MISSED, MODEL, Bound, draw_bounds
 from fairflows.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 def bounds_of(c: Certificate) -> list[Bound]:
     """Return the bounds on Δ as they are drawn: by the attack, by the model, of the table, and certified."""
     certified = "certified at most" if c.table_distance is None else "persons to come at most"
+
+    def colour(bound: float | None) -> str:
+        return MISSED if c.target is not None and bound is not None and bound > c.target else CERTIFIED
+
     stated = [
         ("attack reached at least", c.attack_lower, ATTACK),
         ("model says at most", c.model_upper, MODEL),
-        ("this table, counted", c.table_distance, CERTIFIED),
-        (certified, c.cell_upper, CERTIFIED),
+        ("this table, counted", c.table_distance, colour(c.table_distance)),
+        (certified, c.cell_upper, colour(c.cell_upper)),
     ]
     return [Bound(name, value, colour) for name, value, colour in stated if value is not None]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fairflows.bounds.derived import rounded_down, rounded_up
+from fairflows.bounds.planning import TARGETS, plan_cells
 from fairflows.report.numbers import percent, percent_at_most
 
 if TYPE_CHECKING:
@@ -68,9 +69,12 @@ def _text_of_table(s: Statement, c: Certificate) -> str:
 
 def _says_table(s: Statement, c: Certificate) -> str:
     half = percent_at_most((1 + s.known["0.5"]) / 2)
+    one_of, others = f"one of these {sum(c.n.values()):,} rows", "rows"
+    if c.released == "panel":
+        one_of, others = f"all rows of one of these {sum(c.n.values()):,} persons together", "persons"
     return (
-        f"Looking at one of these {sum(c.n.values()):,} rows, nobody who was not told {c.attribute} of rows in it is "
-        f"expected to tell the groups apart more often. Knowing {c.attribute} of a random half: {half}."
+        f"Looking at {one_of}, nobody who was not told {c.attribute} of {others} in it is expected to tell the groups "
+        f"apart more often. Knowing {c.attribute} of a random half: {half}."
     )
 
 
@@ -111,7 +115,8 @@ STATEMENTS: dict[tuple[str, str], StatementWords] = {
         name=lambda s, c: "persons to come",
         text=lambda s, c: f"{_bounds(s, c)}, with probability {100 * (1 - s.delta):g} %",
         says=lambda s, c: (
-            "From the shared row of a person who is encoded later, nobody does better, for whatever task."
+            f"From the shared row{'s' * (c.released == 'panel')} of a person who is encoded later, nobody does better, "
+            "for whatever task."
         ),
     ),
     ("new persons", "test"): StatementWords(
@@ -144,7 +149,12 @@ STATEMENTS: dict[tuple[str, str], StatementWords] = {
 }
 """The words of each kind of statement, by `about` and `by`."""
 
-_RELEASED = {"row": "rows drawn from cells", "cell": "cell", "latent": "latent"}
+_RELEASED = {
+    "row": "rows drawn from cells",
+    "panel": "all rows of each person, drawn together from cells",
+    "cell": "cell",
+    "latent": "latent",
+}
 _ABSENT = {
     "population": ("persons to come", "no statement: that takes a release of cells, and enough persons"),
     "model": ("model", "no statement: there is no density of the release"),
@@ -196,7 +206,7 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
     cells = f" ({c.n_cells} cells)" if c.n_cells is not None else ""
     found = [("sensitive", c.attribute), ("released", " and ".join([_RELEASED[c.released] + cells, *c.labels]))]
     if c.target is not None:
-        found.append(("target", f"Δ ≤ {c.target:.4g}, {_adversary(c, c.target)}"))
+        found.append(("target", f"Δ ≤ {c.target:.4g}, {_adversary(c, c.target)}{taken_by_size(c)}"))
     for s in c.statements:
         said = STATEMENTS[s.about, s.by]
         found.append((said.name(s, c), said.text(s, c)))
@@ -210,13 +220,30 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
     look = f"; look {c.look} of these persons" if c.look else ""
     if any(assumption.key == "looks not counted" for assumption in c.assumptions):
         look = "; without names, so that earlier looks are not counted"
-    found.append(("counted", f"{unit if c.look else 'rows of the table'}, {counted}{look}"))
+    of_table = "persons of the table, each with all of their rows" if c.released == "panel" else "rows of the table"
+    found.append(("counted", f"{unit if c.look else of_table}, {counted}{look}"))
     if c.releases > 1:
         found.append(("releases", f"{c.releases} of these rows, by the producer's record; together they may tell more"))
     found.append(("probability of error", f"δ = {c.delta:g}; spent: {spent(c)}"))
+    found += [("notice", text) for text in c.notices]
     found += [("issued", c.issued), *c.about.lines]
     found.append(("computed from", f"model {c.model}, rows {c.rows}, seed {c.seed}"))
     return found
+
+
+def taken_by_size(c: Certificate) -> str:
+    """Say that the target was taken for the number of persons, if it was, and what the usual one would allow."""
+    if c.target_by == "user":
+        return ""
+    table = c.find("table")
+    persons = list((table.persons if table is not None and table.persons else c.n).values())
+    usual = plan_cells(persons, TARGETS[0], c.delta) if c.target != TARGETS[0] else None
+    cells = (
+        ""
+        if c.target == TARGETS[0]
+        else f"; {TARGETS[0]:g} would allow {usual.n_cells if usual else 'fewer than 2'} cells"
+    )
+    return f" (taken for {round(sum(persons)):,} persons{cells})"
 
 
 def spent(c: Certificate) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairflows.report.numbers import percent, percent_at_least
-from fairflows.report.statement_words import guess_of, heading
+from fairflows.report.statement_words import guess_of, heading, taken_by_size
 from fairflows.report.verdict import leaving_out_would_do, not_covered, other_risks, remedies
 from fairflows.report.worth_words import good_for, wrapped
 
@@ -39,11 +39,14 @@ def sections(shared: Shared) -> list[tuple[str, list[str]]]:
 
 def _to_know(shared: Shared) -> Iterator[str]:
     c = shared.certificate
+    if taken := taken_by_size(c):
+        yield f"The target is Δ ≤ {c.target:g}{taken}."
     if c.look > 1:
         yield f"This is look {c.look} of these persons: the bound is wider than that of a first look would be."
     if shared.audit is None:
         yield "Nothing was attacked or measured (quick=True, or too few persons): the statements hold without that."
-    if shared.release.rules:
+    if rules := shared.release.kept_rules:
+        yield f"Every shared row keeps: {'; '.join(rules)}."
         yield from redrawn(shared.release.redrawn_, len(shared.table))
 
 

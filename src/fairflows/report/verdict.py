@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fairflows.bounds.planning import CellPlan, plan_cells
 from fairflows.bounds.shared_table import drawn_rates_upper_bound
 from fairflows.report.numbers import at_least, at_most, percent, percent_at_least, percent_at_most
-from fairflows.report.statement_words import STATEMENTS, guess_of, meaning
+from fairflows.report.statement_words import STATEMENTS, guess_of, meaning, taken_by_size
 
 if TYPE_CHECKING:
     from fairflows.certificate.certificate import Certificate
@@ -33,7 +33,7 @@ def verdict(c: Certificate) -> list[str]:
     asked, model = _target(c), c.find("model")
     table, counted = c.find("table"), c.find("population")
     if c.status == "CERTIFIED" and table is not None:
-        return achieved(c)
+        return [*achieved(c), *asked]
     if c.status == "CERTIFIED" and counted is not None:
         return [
             f"From a released row{beside} nobody {guess} correctly more than "
@@ -76,17 +76,20 @@ def achieved(c: Certificate) -> list[str]:
     table, population = c.find("table"), c.find("population")
     if table is None:
         return []
+    unit, one_of = "row", f"one of its {sum(c.n.values()):,} rows"
+    if c.released == "panel":
+        unit, one_of = "person", f"all rows of one of its {sum(c.n.values()):,} persons together"
     matched = "each cell holds nearly the same share of every group"
     if table.met is False:
-        matched = "the rows of every group are counted in each cell"
-    drawn = "a random draw from" if c.released == "row" else "the number of"
+        matched = f"the {unit}s of every group are counted in each cell"
+    drawn = {"row": "every row is a random draw from", "panel": "all rows of a person are drawn together from"}
     worst = f"tell two groups of {c.attribute} apart, even the worst pair,"
     who = f"guess {c.attribute} right" if c.has_two_groups else worst
     found = [
-        f"This table: a person who looks at one of its {sum(c.n.values()):,} rows, and was not told {c.attribute} of "
-        f"rows in it, is not expected to {who} more than {guess_of(table.distance)} of the time (both groups counted "
-        "alike; 50 % is guessing).",
-        f"This is counted, not estimated: every row is {drawn} a cell, and {matched}.",
+        f"This table: a person who looks at {one_of}, and was not told {c.attribute} of {unit}s in it, is not expected "
+        f"to {who} more than {guess_of(table.distance)} of the time (both groups counted alike; 50 % is guessing).",
+        *_linked(c),
+        f"This is counted, not estimated: {drawn.get(c.released, 'every row is the number of')} a cell, and {matched}.",
     ]
     if population is None:
         return [*found, "Persons to come: nothing is said; there are too few persons for that."]
@@ -100,12 +103,23 @@ def achieved(c: Certificate) -> list[str]:
     ]
 
 
+def _linked(c: Certificate) -> list[str]:
+    """Say whether the rows of one person are covered together, where persons have several."""
+    if c.released == "panel":
+        return ["All rows of a person are covered together, their number and their order in time included."]
+    if c.most_rows > 1:
+        return ["The rows of one person are not covered together: a reader who links them may learn more."]
+    return []
+
+
 def not_covered(c: Certificate, usefulness: dict[str, Any] | None = None, merged: bool = False) -> list[str]:
     """Return the cases that the statements about a table do not cover, with their numbers."""
     table, found = c.find("table"), []
     recorded = f" (it is release {c.releases} of these rows, by the producer's record)" if c.releases > 1 else ""
     if table is not None:
+        linked = "several rows of one person that are linked (all rows of a person are covered by unit='person')"
         found = [
+            *([linked] if c.most_rows > 1 else []),
             f"somebody who already knows {c.attribute} of many persons in the file and can place them (knowing a "
             f"random half: {guess_of(table.known['0.5'])})",
             f"this file together with another release of the same persons{recorded}",
@@ -207,10 +221,11 @@ def consequences(c: Certificate) -> list[str]:
     table = c.find("table")
     if table is not None:
         upper, kind = table.distance, "in this table, counted"
-    if table is not None and c.released == "row":
+    if table is not None and c.released in ("row", "panel"):
         upper = drawn_rates_upper_bound(table.distance, list(table.n.values()), c.n_cells or 1, c.delta)
         kind = f"in this table, except with a probability of {percent_at_most(c.delta)} over the draws of its rows"
-        rules = f"a decision rule on the release that was made without {c.attribute} of its rows"
+        unit = "persons" if c.released == "panel" else "rows"
+        rules = f"a decision rule on the release that was made without {c.attribute} of its {unit}"
     if upper is None and modelled:
         upper, kind = c.model_upper, "model-based"
     if upper is None:
@@ -252,4 +267,4 @@ def _covered(c: Certificate) -> str:
 
 
 def _target(c: Certificate) -> list[str]:
-    return [] if c.target is None else [f"The target was a distance of at most Δ = {c.target:.4g}."]
+    return [] if c.target is None else [f"The target was a distance of at most Δ = {c.target:.4g}{taken_by_size(c)}."]

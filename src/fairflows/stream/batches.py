@@ -85,6 +85,7 @@ def encode_batch(model: Model, batch: Batch, *, key: bytes | None = None, **sett
     ['cell', 'person']
     """
     encode = BatchEncoder(model, **settings)
+    encode.refuse_panels()
     if key is not None:
         model.key_.restore(key)
     is_table = isinstance(batch, pa.Table)
@@ -188,9 +189,19 @@ class BatchEncoder:
         named = [label] if isinstance(label, str) else list(label or [])
         self._labels = named if missing_label != "keep" else []
         self._keep = list(dict.fromkeys(keep))
+        if self._keep and encoder.traits.unit == "person":
+            raise DataError("No column can be kept beside panels, which have other rows than the file (keep=...).")
         self.schema = table_schema(encoder, self._sensitive, self._labels, grouping)
         # Rows in the table's own columns keep their types.
         self._types = _types(encoder, single=precision == "float32" and not encoder.traits.draws_rows)
+
+    def refuse_panels(self) -> None:
+        """Raise for a release of persons, whose rows may lie in several batches."""
+        if self._encoder.traits.unit == "person":
+            raise DataError(
+                "The rows of a person have one cell, and may lie in several batches: encode the whole file "
+                "(encode_file, `fairflows encode`), or fit a release of rows (unit='row')."
+            )
 
     def needed(self, source: Collection[str]) -> list[str]:
         """Return the columns of a source that are needed. Raise if it lacks one; it may lack labels."""
@@ -240,16 +251,18 @@ class BatchEncoder:
         features = frame[self._features]  # which are checked as they are read
         encoder = self._encoder
         rows = encoder.read(features, attribute, persons)
+        of_panels = encoder.traits.unit == "person"
         if encoder.released_table is None:
             encoded = encoder.encode(rows)
         else:
             cells, shape = encoder.cells(rows), (len(encoder.groups_), encoder.n_cells_)
             found.counts = np.bincount(rows.group * shape[1] + cells, minlength=shape[0] * shape[1]).reshape(shape)
-            encoded = encoder.draw(cells)
+            encoded = encoder.draw(np.random.default_rng().permutation(cells) if of_panels else cells)
         found.outside = rows.outside.counts()
         if record_key is not None:
-            found.released = [ReleasedRows.of(rows.X, rows.persons, record_key, n_in_all)]
-        if persons is not None and persons.names is not None:
+            X, who = (encoder.schema_.apply(features), persons) if of_panels and persons else (rows.X, rows.persons)
+            found.released = [ReleasedRows.of(X, who, record_key, n_in_all)]
+        if persons is not None and persons.names is not None and not of_panels:
             found.persons = [keyed_hashes(persons.names, b"", "rows of a person")[persons.codes]]
         table = as_arrow(encoded, self._types)
         for name in self._keep:

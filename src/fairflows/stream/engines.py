@@ -42,6 +42,7 @@ def encode_folder(model: Model, source: str | Path, target: str | Path, **settin
     except ImportError:
         raise DataError("Ray is not installed: pip install 'fairflows[ray]'.") from None
     encode = BatchEncoder(model, **settings)
+    encode.refuse_panels()
     if encode.identifier is None and model.traits.randomised:
         raise DataError("On a cluster a task may run twice: name the column of the persons (identifier=...).")
     is_local = "://" not in str(target)

@@ -57,6 +57,8 @@ def encode_file(
 ) -> int:
     """Encode a CSV, Excel or Parquet file into another one. Memory grows with an Excel sheet, not with other files.
 
+    A release of persons with all of their rows reads the whole file into memory.
+
     Rows are written in a random order, every order being equally likely, unless `keep_order` is set. Only the encoded
     columns are written, and those that `keep` names: a certificate is about the encoded columns alone. The target
     appears when it is complete. ``with fairflows.display.stages():`` around it shows a progress bar.
@@ -115,6 +117,8 @@ def encode_rows(
     """
     encode, file, key = BatchEncoder(model, **settings), open_table(source, text_format), record_key()
     batches = read_batches(source, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
+    if model.traits.unit == "person":  # all rows of a person are needed at once; persons are drawn in a random order
+        batches, keep_order = iter([pa.concat_tables(batches)]), True
     # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
     n_expected = file.n_rows or source.stat().st_size // 32
 

@@ -50,6 +50,7 @@ def second_release(release: Model, table: Table, random_state: int = 0) -> Measu
 
     Raise a DataError if there are too few persons for that.
     """
+    table = release.units(table)
     persons, some = table.persons, np.arange(len(table))
     share = min(1.0, _MOST_MEASURED / persons.n)
     if share < 1:
@@ -61,4 +62,7 @@ def second_release(release: Model, table: Table, random_state: int = 0) -> Measu
         twin.set_params(n_cells=release.n_cells_)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # of the first release
+        if release.traits.unit == "person":  # one row of summaries for each person, who keep their cells
+            twin.fit(learn)
+            return MeasuredRelease(twin, learn, judge, (encode_again(twin, learn), encode_again(twin, judge)))
         return MeasuredRelease(twin, learn, judge, (to_pandas(twin.fit_transform(learn)), encode_again(twin, judge)))

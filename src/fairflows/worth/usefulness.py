@@ -118,6 +118,7 @@ def usefulness(
     if most_measured < 1:
         raise DataError(f"most_measured must be at least 1; got {most_measured!r}.")
     fitted = fitted_model(getattr(model, "release", model))
+    table, others = fitted.units(table), None if others is None else fitted.units(others)
     if others is not None:
         parts = MeasuredRelease(fitted, table, others, encoded)
     elif fitted.released_table is not None:
