@@ -489,21 +489,47 @@ def verify(
 @app.command()
 @with_group(FileFormat)
 def audit(
-    folder: Folder,
-    rows: HeldOut,
+    folder: Annotated[Path | None, typer.Argument(help="Folder that `share` wrote.", show_default=False)] = None,
+    rows: Annotated[
+        Path | None, typer.Argument(help="File of rows that the model has not seen.", show_default=False)
+    ] = None,
+    representation: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead: an .npz file with anybody's representation, as Z_train, a_train, Z_test and a_test, and "
+            "with labels, y_train and y_test.",
+            show_default=False,
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer adversaries.")] = False,
     as_json: Json = False,
     *,
     reading: FileFormat,
 ) -> None:
-    """Attack the release of a model with many adversaries, and print what the best of them proves.
+    """Attack the release of a model, or a representation, with many adversaries; print what the best of them proves.
 
-    Adversaries learn from half of the persons, and are judged on the others.
+    Adversaries learn from half of the persons, and are judged on the others. Those of a representation learn from its
+    training rows and are judged on its test rows; given labels, it is also printed how well the rows predict them.
 
-    Example: `fairflows audit out held-out.csv --quick`
+    Example: `fairflows audit out held-out.csv --quick`, `fairflows audit --representation Z.npz`
     """
     from fairflows.attack.auditing import audit as attack
+    from fairflows.attack.given_representation import GivenRepresentation
 
+    if (representation is None) == (folder is None) or (folder is None) != (rows is None):
+        raise DataError("audit needs a folder that `share` wrote and a file of held-out rows, or --representation.")
+    if representation is not None:
+        given = GivenRepresentation.read(representation)
+        found, accuracy = given.audit(quick=quick, n_jobs=2), given.accuracy()
+        if as_json:
+            typer.echo(_as_json(found.to_dict() | {"label_accuracy": accuracy}))
+            return
+        typer.echo(repr(found))
+        if accuracy is not None:
+            typer.echo(f"  label: boosted trees on Z are right in {100 * accuracy:.1f} % of a group's rows, on average")
+        return
+    assert folder is not None
+    assert rows is not None
     model, run = _open_result(folder)
     learn, judged = run.table_of(rows, model, reading.text_format).split(test=0.5, validation=0)
     found = attack(model, learn, judged, quick=quick, n_jobs=2)

@@ -63,11 +63,11 @@ def draw_frontier(found: Frontier, ax: Axes | None) -> Axes:
     models, means = found.to_frame(), found.summary().reset_index()
     measure = "accuracy" if "accuracy" in models else "strength"
     axes = axes_of(ax, 5.5, 3.6)
-    axes.scatter(models["delta"], models[measure], color=FAINT, edgecolors=INK, s=25, label="models", zorder=2)
-    widths = {"xerr": means["delta ±"].fillna(0)}
+    axes.scatter(models["distance"], models[measure], color=FAINT, edgecolors=INK, s=25, label="models", zorder=2)
+    widths = {"xerr": means["distance ±"].fillna(0)}
     if measure == "accuracy":
         widths["yerr"] = means["accuracy ±"].fillna(0)
-    axes.errorbar(means["delta"], means[measure], **widths, color=GUESSED, marker="o", label="mean, 95 %", zorder=3)
+    axes.errorbar(means["distance"], means[measure], **widths, color=GUESSED, marker="o", label="mean, 95 %", zorder=3)
     axes.set_xlabel("distance Δ between the groups (0: alike)")
     axes.set_ylabel(measure)
     axes.legend(frameon=False)
