@@ -150,7 +150,7 @@ class PanelLaw:
             n_cells,
             first[labels] if labels else None,
             rules=[text for text in texts if "previous." not in text],
-            derive=False,
+            derive=derive,
             order=[ROWS, *ahead] if has_further else [],
             **settings,
         )
