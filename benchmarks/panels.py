@@ -8,11 +8,11 @@
 A release is fitted to 70 % of the persons; the others come later. Columns of the result: ``cells``; ``table`` is Δ of
 the table, ``half`` the 95 % point of Δ(½), ``to come`` the bound on persons to come at δ = .01. ``raw`` and ``linked``:
 2 · balanced accuracy − 1 of boosted trees that guess the group of persons who come later from summaries of all of their
-rows, real and shared, five folds, with a standard error (of several groups: the mean of the groups against guessing).
-``rows``, ``steps``: total variation between the numbers of rows of a person, and between steps in time, real and shared.
-``lag``: mean difference of the correlation of a number with itself in the row before. ``same``: the same of the share of
-rows in which a column that varies does not change. ``next``: a model of the next row's label given the row before,
-judged on real rows of other persons (AUC, or R² of a number), learnt from shared and from real rows.
+rows, real and shared, five folds, with a standard error (several groups: 0 is a guess, 1 is certain). ``rows``,
+``steps``: total variation between the numbers of rows of a person, and between steps in time, real and shared. ``lag``:
+mean difference of the correlation of a number with itself in the row before. ``same``: the same of the share of rows in
+which a column that varies does not change. ``next``: a model of the next row's label given the row before, judged on
+real rows of other persons (AUC, R² of a number, or the share that is right), learnt from shared and from real rows.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ from fairflows.table.columns import WHOLE, Dtype, Schema, has_order, numbers
 from fairflows.table.keys import Hashes, Secret
 from fairflows.table.panels import PERSON, Panels
 
-_ATTEMPTS = 32  # to draw a panel that is not one person's own
+_ATTEMPTS = 64  # to draw a panel that is not one person's own
+_REDRAWS = 8  # of a row, before its person is drawn anew
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, by whose powers the hashes of a person's rows are added
 
 # Columns of the laws beside those of the table. A table that has one of them is refused.
@@ -124,7 +125,7 @@ class PanelLaw:
         rows = rows.assign(**{str(name): column for name, column in drawn.items() if name not in rows})
         stays = [n for n, column in drawn.items() if n != table.time and _stays(column, is_first)]
         varying = [name for name in drawn if name not in (*stays, table.time)]
-        follows = [found.column for found in computed]
+        follows = [found.column for found in computed if found.column in rows]
         texts = checked_rules(rules, panels) if len(rules) else []
         if find_rules:
             texts = list(dict.fromkeys([*texts, *_found_rules(rows[list(whole)], varying, is_first)]))
@@ -233,7 +234,7 @@ class PanelLaw:
         The loop is over the number of the row, for all persons at once.
         """
         names = [name for name in self.schema.kinds if name != PERSON]
-        drawn = self.first.attempt(cells, pd.DataFrame(index=range(len(cells))), generator)
+        drawn = self.first.attempt(cells, pd.DataFrame(index=range(len(cells))), generator, _REDRAWS)
         is_undrawn, n_redrawn = np.zeros(len(cells), dtype=bool), drawn.n_redrawn
         is_undrawn[drawn.undrawn] = True
         row, who = drawn.rows, np.arange(len(cells))
@@ -257,7 +258,7 @@ class PanelLaw:
             known.update((name, row[name]) for name in self.stays)
             known.update((previous(name), row[name]) for name in row)
             given = pd.DataFrame({name: known[name] for name in self.further.given})
-            drawn = self.further.attempt(cells[who], given, generator)
+            drawn = self.further.attempt(cells[who], given, generator, _REDRAWS)
             is_undrawn[who[drawn.undrawn]] = True
             n_redrawn += drawn.n_redrawn
             row = given[[name for name in given if name in self.stays or name in names]].join(drawn.rows)
