@@ -38,8 +38,10 @@ def _made() -> list[PanelKinds]:
     orders = [[(0, one), (1, other)] for one in "uvw" for other in "uvw"]
     gaps = [[(0, "u"), (gap, value)] for gap in (1, 2, 5, 30) for value in "uv"]
     rng = np.random.default_rng(0)
-    mixed = [[(int(day), str(v)) for day, v in zip(np.cumsum(rng.integers(1, 9, m)), rng.choice(list("uvw"), m))]
-             for m in rng.integers(1, 7, 40)]  # fmt: skip
+    mixed = []
+    for m in rng.integers(1, 7, 40):
+        days, values = np.cumsum(rng.integers(1, 9, m)), rng.choice(list("uvw"), m)
+        mixed.append([(int(day), str(value)) for day, value in zip(days, values, strict=True)])
     tilted = np.exp(np.linspace(-1, 1, 40))
     return [
         PanelKinds("number of rows", few, np.array([[0.5, 0.2, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.2, 0.5]])),

@@ -184,8 +184,10 @@ class Panels(Table):
 def _check_no_names(summaries: pd.DataFrame, table: Table) -> None:
     """Raise if a text column has another value for every person."""
     for name, column in table.X.items():
-        is_name = not has_order(column.dtype) and str(name) not in table.declared_kinds
-        if is_name and 2 < len(summaries) == summaries[f"{name}: first"].nunique(dropna=False):
+        may_be_name = not has_order(column.dtype) and str(name) not in table.declared_kinds
+        if not may_be_name or (summaries[f"{name}: different"] > 1).any():
+            continue
+        if 2 < len(summaries) == summaries[f"{name}: first"].nunique(dropna=False):
             raise DataError(
                 f"Column {name!r} is text with as many values as persons ({len(summaries):,}): it names them and "
                 f"cannot be learnt from. Drop it (drop=[{name!r}])."
