@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 KERNEL_TESTS := tests/contracts/test_bijections.py tests/contracts/test_densities.py tests/encoder/test_flow.py \
 	tests/encoder/test_matching.py tests/training/test_training.py tests/test_storage.py tests/stream
 
-.PHONY: demo test test-all test-kernels test-engines test-standards test-lowest constraints-lowest fast-tests lint docs words wheel clean
+.PHONY: demo test test-all test-kernels test-engines test-standards test-mutants test-lowest constraints-lowest fast-tests lint docs words wheel clean
 
 demo: .venv/installed
 	$(BIN)/fairflows demo
@@ -40,6 +40,10 @@ test-engines: .venv/installed
 test-standards: .venv/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[standards]"
 	$(BIN)/pytest -q tests/standards
+
+# Changes the core at random places, and asks whether tests notice: some minutes to prepare, then about ten seconds each.
+test-mutants: .venv/installed
+	$(BIN)/python tools/mutants.py
 
 # The lowest versions that pyproject.toml allows; most of them have wheels for Python 3.11 and 3.12 only.
 test-lowest: BIN := .venv-lowest/bin

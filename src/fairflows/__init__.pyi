@@ -31,6 +31,7 @@ from .table.examples import load_adult as load_adult
 from .table.table import Table as Table
 from .tradeoff import Frontier as Frontier
 from .tradeoff import frontier as frontier
+from .watching.watch import watch as watch
 from .worth.usefulness import Usefulness as Usefulness
 from .worth.usefulness import usefulness as usefulness
 

@@ -20,11 +20,13 @@ from fairflows.certificate.counting import Counted
 from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
+from fairflows.certificate.model_hash import model_hash
+from fairflows.certificate.notices import earlier_notices
 from fairflows.certificate.releases import ReleasedRows, new_release
 from fairflows.certificate.statements import table_statement
 from fairflows.display import html_card
 from fairflows.encoder.base import Encoder
-from fairflows.exceptions import DataError, DataWarning, check_choice
+from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
 from fairflows.exports import EXPORTED, export_files
 from fairflows.release.release import Release
 from fairflows.report import statement_words, table_words
@@ -32,8 +34,10 @@ from fairflows.report.page import Report
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import BatchFindings, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
+from fairflows.stream.whole_file import knowing_whole_file
+from fairflows.table.columns import Schema
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
-from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel
+from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.json_text import read_as, read_document
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
@@ -43,7 +47,9 @@ Kind = Literal["csv", "parquet"]
 RUN, MODEL, FORMAT = "run.json", "model", 1
 SHARED = {"csv": "shared.csv", "parquet": "shared.parquet"}
 _REPORTS = ("report.html", "report.json", "report-public.html")
-_FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", *_REPORTS, *EXPORTED}
+CERTIFICATE, WATCH = "certificate.json", "watch.json"
+_FILES = {RUN, MODEL, CERTIFICATE, "certificate.files.json", "certificate.notices.json", *_REPORTS, *EXPORTED}
+_FILES |= {WATCH, "watch.persons"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +59,7 @@ class Run:
     sensitive: Annotated[list[str], Meta(min_length=1)]
     label: list[str] = field(default_factory=list)
     identifier: str | None = None
+    household: str | None = None
     time: str | None = None
     time_formats: dict[str, str] = field(default_factory=dict)
     missing_group: MissingGroup = "error"
@@ -68,6 +75,7 @@ class Run:
             sensitive=list(table.grouping.kinds),
             label=list(map(str, table.label_columns())),
             identifier=None if table.identifier is None else str(table.identifier.name),
+            household=None if table.household is None else str(table.household.name),
             time=table.time,
             time_formats=table.time_formats,
             missing_group=table.missing_group,
@@ -98,6 +106,42 @@ class Run:
             time=self.time,
             missing_group=self.missing_group,
             missing_label=self.missing_label,
+        )
+
+    def later_persons(
+        self, path: Path, model: Encoder, text_format: TextFormat | None = None, groups_from: str | None = None
+    ) -> Table:
+        """Read a file of later persons as rows of the model; it need not hold labels.
+
+        Rows without a group are left out, and those without a label where these were left out before. `groups_from`
+        names the column that holds the sensitive attribute, where the file calls it otherwise.
+        """
+        kinds = dict(table_schema(model, self.sensitive, grouping=self.grouping).kinds)
+        if groups_from is not None:
+            if len(self.sensitive) > 1:
+                raise DataError(f"groups_from names one column; the groups are of {' and '.join(self.sensitive)}.")
+            kinds[groups_from] = kinds.pop(self.sensitive[0])
+        frame = read_frame(path, Schema(kinds), self.identifier, text_format)
+        if groups_from is not None:
+            own = self.sensitive[0]
+            frame = frame.drop(columns={own} - {groups_from}, errors="ignore").rename(columns={groups_from: own})
+        labels = frame[[name for name in self.label if name in frame]]
+        missing_group: MissingGroup = "group" if self.missing_group == "group" else "drop"
+        missing_label: MissingLabel = "drop" if self.missing_label == "drop" else "keep"
+        kept = rows_kept(frame[self.sensitive], labels, missing_group, missing_label)
+        if not kept.all():
+            warn_user(f"{int((~kept).sum()):,} rows without a group or a label are not counted.")
+        if not kept.any():
+            raise DataError(f"{path}: no row has a group, so that none can be counted.")
+        known = {*map(str, model.schema_.kinds), *self.sensitive, self.identifier}
+        frame = frame.loc[kept, [name for name in frame if name in known]]
+        return Table(
+            frame,
+            name=path.name,
+            cuts=self.grouping,
+            sensitive=self.sensitive,
+            identifier=self.identifier,
+            missing_group=missing_group,
         )
 
 
@@ -142,7 +186,13 @@ class Shared:
         return self.certificate.meets_target
 
     def save(
-        self, folder: str | Path, *, kind: Kind = "csv", replace: bool = False, whole: Path | None = None
+        self,
+        folder: str | Path,
+        *,
+        kind: Kind = "csv",
+        replace: bool = False,
+        whole: Path | None = None,
+        text_format: TextFormat | None = None,
     ) -> Shared:
         """Write the table to share, the certificate, both reports and the private model into one folder.
 
@@ -160,7 +210,10 @@ class Shared:
             Whether an earlier result, its model and its key are replaced.
         whole : path, default=None
             The file that the table is a sample of, by persons, where that is larger than memory. All of its rows are
-            encoded and counted in one stream, and written instead of the sample's.
+            encoded and counted in one stream, and written instead of the sample's. No row is drawn that only one
+            person of the file has.
+        text_format : TextFormat, default=None
+            How that file is written, if it is a CSV file whose header does not show it.
 
         Returns
         -------
@@ -171,10 +224,11 @@ class Shared:
         out = Path(folder)
         with locked(out, wait=False):
             check_place(out, replace=replace)
-            return self._save(out, SHARED[kind], whole)
+            return self._save(out, SHARED[kind], whole, text_format)
 
-    def _save(self, out: Path, name: str, whole: Path | None) -> Shared:
-        certificate, found, released = self.certificate, BatchFindings(), [self.seen]
+    def _save(self, out: Path, name: str, whole: Path | None, text_format: TextFormat | None) -> Shared:
+        certificate = replace_(self.certificate, notices=earlier_notices(out / CERTIFICATE), seal="")
+        release, found, released = self.release, BatchFindings(), [self.seen]
         with side_folder(out) as work:
             shared = work / name
             if whole is None:
@@ -188,20 +242,23 @@ class Shared:
                 with warnings.catch_warnings():
                     # Persons of the sample keep their cells, as is meant.
                     warnings.filterwarnings("ignore", ".* keep the cell", DataWarning)
-                    formats = self.run.time_formats
-                    n_rows = encode_rows(
-                        self.release, whole, shared, time_formats=formats, found=found, **self.run.roles
-                    )
+                    formats: dict[str, Any] = {"text_format": text_format, "time_formats": self.run.time_formats}
+                    roles = self.run.roles
+                    own = {name: roles[name] for name in roles if name != "grouping"}
+                    own["household"] = self.run.household
+                    release = knowing_whole_file(release, whole, text_format, **own)
+                    n_rows = encode_rows(release, whole, shared, found=found, **formats, **roles)
                     found.warn()
                 certificate, released = of_whole_file(certificate, found), found.released
+                certificate = replace_(certificate, model=model_hash(release, release.key_))
             certificate = naming_released_file(certificate, shared, n_rows, kinds_of(to_arrow(self.table).schema))
             with new_release(released, certificate.model, shared, out / name) as number, new_folder(out) as side:
-                certificate = replace_(certificate, releases=number).sealed(self.release.key_)
-                save(self.release, side / MODEL)
+                certificate = replace_(certificate, releases=number).sealed(release.key_)
+                save(release, side / MODEL)
                 os.replace(shared, side / name)
                 for file, text in self._texts(certificate, name, n_rows, is_sample=whole is not None).items():
                     (side / file).write_text(text, encoding="utf-8")
-        return replace_(self, certificate=certificate)
+        return replace_(self, certificate=certificate, release=release)
 
     def _texts(self, certificate: Certificate, name: str, n_rows: int, *, is_sample: bool) -> dict[str, str]:
         """Return the files of text beside the shared table, by name."""
@@ -211,7 +268,7 @@ class Shared:
             contents["data"] = {**contents["data"], "split": told}
         page = Report(contents)
         texts = {
-            "certificate.json": certificate.to_json(),
+            CERTIFICATE: certificate.to_json(),
             "report.html": page.to_html(),
             "report.json": json.dumps(page.contents, indent=1, ensure_ascii=False),
             "report-public.html": page.to_html(public=True),
@@ -261,7 +318,7 @@ def naming_released_file(certificate: Certificate, path: Path, n_rows: int, kind
         counted = (
             headline.about == "table"
             if certificate.released == "row"
-            else not difference_from_counts(path, headline, kinds, panels=is_of_panels)
+            else not difference_from_counts(path, headline, kinds, certificate.released)
         )
     return certificate.with_file(path.name, file_sha256(path), contents_of(path, kinds), counted=counted)
 

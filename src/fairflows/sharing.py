@@ -17,12 +17,13 @@ from fairflows.certificate.releases import ReleasedRows, check_record, record_ke
 from fairflows.display import say
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.exceptions import DataError, check_choice
+from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.fitted_cells import held_out_parts
 from fairflows.release.release import Release
 from fairflows.report.page import Report, report_contents
 from fairflows.result import Run, Shared
 from fairflows.table.frames import to_pandas
+from fairflows.table.names import check_numbers, columns_of_own_values
 from fairflows.table.prospects import check_groups
 from fairflows.table.table import Table
 from fairflows.tradeoff import check_target
@@ -120,7 +121,12 @@ def share(
     if unit is None:
         unit = "person" if table.has_histories and most_rows is None else "row"
     check_groups(table)
+    check_numbers(table)
     check_record()
+    if output == "row" and (own := columns_of_own_values(table)):
+        for said in own.values():
+            warn_user(said)
+        table = table.without(own)
     settings: dict[str, Any] = {"output": output, "unit": unit, "delta": delta, "spend": spend, "most_rows": most_rows}
     settings |= {
         "rules": rules,
@@ -212,19 +218,34 @@ def _measured_release(
         shared = None if release.unit == "person" else (rows.iloc[learn], rows.iloc[judge])
         return MeasuredRelease(release, units.take(learn), units.take(judge), shared), told
     say("fitting a second release, which is used for measurements only")
-    try:
-        apart = second_release(release, table, random_state)
-        unseen = apart.unseen()
-        for part in (unseen.learn, unseen.judge):  # adversaries learn, are tuned and are compared: three persons
-            if np.bincount(part.group_numbers(table.groups), minlength=len(table.groups)).min() < 3:
-                raise DataError("It needs more persons of the smallest group.")
-    except DataError as error:
-        return None, f" Nothing was attacked or measured, which takes a second release. {error}"
+    part, left_out = table, []
+    while True:
+        try:
+            apart = _attackable(second_release(release, part, random_state), part.groups)
+            break
+        except DataError as error:  # too few persons of the smallest group
+            sizes = part.persons.count_by(part.group_numbers(part.groups), len(part.groups))
+            if len(sizes) < 3:
+                return None, f" Nothing was attacked or measured, which takes a second release. {error}"
+            left_out.append(part.groups[int(sizes.argmin())])
+            part = part.take(np.flatnonzero(part.a != left_out[-1]))
+    without = ""
+    if left_out:
+        without = f" They leave out {', '.join(map(str, left_out))}, of whom there are too few persons."
     what = "persons, as one row of summaries each," if release.unit == "person" else "rows,"
     return apart, (
         " Attacks and measurements use a second release, which is not shared: it was fitted to "
-        f"{len(apart.learn):,} of these {what} and judged on {len(apart.judge):,} others."
+        f"{len(apart.learn):,} of these {what} and judged on {len(apart.judge):,} others.{without}"
     )
+
+
+def _attackable(apart: MeasuredRelease, groups: list[Any]) -> MeasuredRelease:
+    """Return a second release; raise if adversaries cannot learn, be tuned and be compared in every group."""
+    unseen = apart.unseen()
+    for part in (unseen.learn, unseen.judge):
+        if np.bincount(part.group_numbers(groups), minlength=len(groups)).min() < 3:
+            raise DataError("It needs more persons of the smallest group.")
+    return apart
 
 
 def _attacked(

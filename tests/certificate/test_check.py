@@ -38,7 +38,7 @@ def released(model, rows, certificate, folder, name="shared.csv"):
     folder.mkdir()
     model.transform(rows).to_csv(folder / name, index=False)
     path = folder / name
-    counted = not difference_from_counts(path, certificate.headline, {"cell": "whole numbers"})
+    counted = not difference_from_counts(path, certificate.headline, {"cell": "whole numbers"}, "cell")
     certificate = certificate.with_file(name, file_sha256(path), counted=counted)
     (folder / "certificate.json").write_text(certificate.to_json(), encoding="utf-8")
     return folder
@@ -363,6 +363,12 @@ FORGERIES = {
     "delta of the blocks": {("statements", 1, "delta"): lambda delta: 2 * delta},
     "delta that was asked for": {("delta",): lambda delta: 2 * delta},
     "persons that the tree was cut at": {("statements", 1, "persons", "0"): lambda n: n + 1},
+    "digest of the contents": {("contents", "sha256"): lambda digest: "0" * 64},
+    "rows of the contents": {("contents", "rows"): lambda n: n + 1},
+    "a column of the contents": {("contents", "kinds"): lambda kinds: {**kinds, "w": "text"}},
+    "kind of a column": {("contents", "kinds", "x"): lambda kind: "whole numbers"},
+    "a column twice": {("columns",): lambda columns: [*columns, columns[0]]},
+    "cells instead of rows": {("released",): lambda released: "cell"},
     "size of a group": {("n", "0"): lambda n: n + 1},
     "number of cells": {("n_cells",): lambda n: n + 1},
     "a look": {("look",): lambda look: 1},
@@ -394,7 +400,8 @@ def test_a_receiver_of_rows_notices_a_changed_number(forgery, run, received):
     "changed",
     [
         {"released": ["row"]}, {"released": "rows"}, {"labels": "y"}, {"sensitive": []}, {"unit": "household"},
-        {"issued": "soon"}, {"previous": ["x"]}, {"most_rows": 0}, {"releases": -1}, {"about": {"valid_until": "soon"}},
+        {"issued": "soon"}, {"issued": "2026-02-30"}, {"previous": ["x"]}, {"most_rows": 0}, {"releases": -1},
+        {"about": {"valid_until": "soon"}},
     ],
 )  # fmt: skip
 def test_no_certificate_has_such_settings(changed, run, received):
@@ -416,3 +423,17 @@ def test_a_receiver_of_rows_notices_another_file(run, received, shared_twice):
     other = (shared_twice / "other" / "certificate.json").read_bytes()
     (received / "certificate.json").write_bytes(other)
     assert run(*words)[0] == 1, "nor is it a file of another certificate"
+
+
+@pytest.mark.usefixtures("few_trees", "few_measured")
+def test_a_column_of_the_table_may_be_called_cell(run, tmp_path):
+    """Its values are no numbers of cells."""
+    rows = people(3).whole().rename(columns={"x": "cell"})[["cell", "a"]]
+    ff.share(ff.Table(rows, sensitive="a"), target=0.3, quick=True).save(tmp_path / "out")
+    assert run("check", tmp_path / "out", ends=0)
+
+
+@pytest.mark.usefixtures("few_trees", "few_measured")
+def test_a_certificate_that_names_contents_and_no_file(run, received):
+    edit(received, lambda values: values.update(released_files={}))
+    assert "in another form" in run("check", received / "certificate.json", received / "shared.csv", ends=0)[1]

@@ -64,3 +64,24 @@ def test_verify_says_that_a_stream_cannot_be_computed_again(run, tmp_path):
     assert run("share", tmp_path / "rows.csv", *settings, "--sample", 1500, "-o", tmp_path / "out")[0] in (0, 1)
     code, _, err = run("verify", tmp_path / "out", tmp_path / "rows.csv")
     assert (code, "cannot be computed again" in err) == (2, True), "it is not that the certificate is false"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_no_row_of_one_person_of_the_whole_file(kind, run, tmp_path):
+    """The sample has half of the persons: what one person of the others has is known by reading the whole file."""
+    rng, n, source = np.random.default_rng(0), 6000, tmp_path / f"rows.{kind}"
+    x = np.minimum(rng.geometric(0.12, n), 30)  # rare values, so that many combinations are of one person
+    whole = pd.DataFrame({"x": x, "t": rng.choice(list("abcdefgh"), n), "f": rng.integers(0, 9, n) / 4, "y": x % 3})
+    whole = whole.assign(y=whole["y"].where(rng.random(n) < 0.9), c=pd.Categorical(rng.integers(0, 3, n)))
+    whole = whole.assign(sex=rng.choice(["f", "m"], n), person=np.arange(n))
+    whole.to_csv(source, index=False) if kind == "csv" else whole.to_parquet(source)
+    settings = ["--sensitive", "sex", "--label", "y", "--missing-label", "keep", "--id", "person", "--quick"]
+    run("share", source, *settings, "--target", 0.3, "--sample", 3000, "-o", tmp_path / "out", ends=0)
+    shared = (pd.read_csv if kind == "csv" else pd.read_parquet)(tmp_path / f"out/shared.{kind}")
+    whole["y"] = whole["y"].map("{:.0f}".format, na_action="ignore").fillna("missing")
+    for columns in (list("xtfc"), list("xtfyc")):
+        rows, released = (frame[columns].astype(str).agg("|".join, axis=1) for frame in (whole, shared))
+        own = set(rows[~rows.duplicated(keep=False)])
+        assert len(own) > 300, "there are such rows"
+        assert not own & set(released)
+    assert ff.check(tmp_path / "out")

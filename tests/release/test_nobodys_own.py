@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import DataError, Release, Table
+from fairflows import DataError, Release, Table, share
 from fairflows.release.row_law import RowLaw
 from fairflows.release.rules import Rule, proposed_rules
 
@@ -103,3 +103,14 @@ def test_sparse_columns_are_read_and_names_of_two_kinds_refused():
     assert set(Release(target=0.4).fit_transform(Table(frame, sensitive="sex"))["z"]) == set(range(4))
     with pytest.raises(DataError, match="The name of column 7 is no text"):
         Release(target=0.4).fit(Table(frame.rename(columns={"z": 7}), sensitive="sex"))
+
+
+def test_no_digits_of_one_person_in_a_computed_column():
+    """Numbers of a formula are medians, values of one person: the table does not repeat their last digits."""
+    x, sex = RNG.integers(0, 1_000, N), np.arange(N) % 2
+    table = pd.DataFrame({"x": x, "z": 2 * x + 7.3 + np.random.default_rng(0).normal(0, 3, N), "sex": sex})
+    shared = share(Table(table, sensitive="sex"), target=0.3, quick=True)
+    assert shared.release.derived[0].endswith(" · x + a rest")
+    millionths = 1e6 * shared.table["z"].to_numpy()
+    assert np.abs(millionths - np.rint(millionths)).max() < 1e-2, "not finer than the rest, which is rounded"
+    assert np.abs(1e6 * table["z"] - np.rint(1e6 * table["z"])).mean() > 0.2, "the values of persons are finer"

@@ -160,3 +160,18 @@ def test_every_label_has_a_score_and_is_measured(run, two_labels, tmp_path):
 def test_other_methods_take_one_label_and_say_so(two_labels, method):
     with pytest.raises(ff.DataError, match=r"2 labels, and this encoder takes one: name one \(label=\.\.\.\), or take"):
         ff.share(two_labels, method=method, target=0.9, quick=True)
+
+
+def test_a_group_too_small_to_measure_is_left_out_by_name():
+    rng = np.random.default_rng(0)
+    group = np.where(np.arange(2000) < 30, "tiny", rng.choice(["a", "b"], 2000))
+    rows = pd.DataFrame({"x": rng.normal(size=2000).round(2) + (group == "a"), "group": group})
+    table = ff.Table(rows, sensitive="group")
+    shared = ff.share(table, target=0.4)
+    assert shared.usefulness is not None
+    assert set(shared.certificate.n) == {"a", "b", "tiny"}, "what is certified is all of it"
+    split = shared.report.contents["data"]["split"]
+    assert "They leave out tiny, of whom there are too few persons." in split
+    two = ff.share(table.take(np.flatnonzero(table.a != "b")), target=0.4)
+    assert two.usefulness is None
+    assert "Nothing was attacked or measured" in repr(two)

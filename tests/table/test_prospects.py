@@ -34,7 +34,7 @@ def test_nothing_is_said_of_a_harmless_table():
     ("values", "said"),
     [
         ([7] * N, "The same in every row, or empty: c. Such columns tell nothing: drop them (drop=['c'])."),
-        (np.arange(N) + 5000, "c has 1,200 different values in 1,200 rows: if it names persons or rows"),
+        (np.arange(N) + 5000, "Column 'c' holds 1,200 different whole numbers in 1,200 rows, which follow the rows"),
         ([f"{v:,}" for v in np.arange(N) % 400 + 900], "c holds text, such as '1,000': each value is a category"),
         ([f"${v % 30}" for v in range(N)], "c holds text, such as '$0'"),
         ([f"{v % 30} %" for v in range(N)], "c holds text, such as '0 %'"),

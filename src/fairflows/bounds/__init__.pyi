@@ -1,3 +1,4 @@
+from .anytime import log_e_law as log_e_law
 from .arguments import delta_of_look as delta_of_look
 from .blocks import blocks_p_value as blocks_p_value
 from .blocks import blocks_upper_bound as blocks_upper_bound

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -86,6 +87,8 @@ class Certificate:
         Issuer, purpose, recipient, population and the like, as the issuer states them.
     previous : tuple of str
         SHA-256 of the certificates of earlier releases that it covers together with this one.
+    notices : tuple of str
+        Dated notices about the certificates that stood in its place before.
     columns : tuple of str
         The columns of a released row.
     n : dict
@@ -152,6 +155,7 @@ class Certificate:
     labels: tuple[str, ...] = ()
     about: About = field(default_factory=About)
     previous: tuple[Annotated[str, Meta(pattern="^[0-9a-f]{64}$")], ...] = ()
+    notices: tuple[str, ...] = ()
     most_rows: Annotated[int, Meta(ge=1)] = 1
     look: Annotated[int, Meta(ge=0)] = 1
     releases: Annotated[int, Meta(ge=0)] = 0
@@ -259,6 +263,10 @@ class Certificate:
     def from_dict(cls, values: object) -> Self:
         """Read a certificate from the plain values of `to_dict`, unchecked. Raise a ValueError where it is none."""
         found = read_as(values, cls, hidden=HIDDEN)
+        try:
+            date.fromisoformat(found.issued)
+        except ValueError as error:
+            raise ValueError(f"a certificate cannot state issued = {found.issued!r}: {error}.") from None
         for statement in found.statements:
             if statement.by not in FOUND_BY[statement.about]:
                 said = f"{statement.about!r} by = {statement.by!r:.40}"

@@ -17,6 +17,7 @@ from fairflows.certificate.certificate import Certificate, status_of
 from fairflows.certificate.checked import Checked, Result
 from fairflows.certificate.file_checks import check_file
 from fairflows.certificate.file_list import FileList, file_sha256, list_beside
+from fairflows.certificate.notices import Notices, notices_beside
 from fairflows.certificate.statements import (
     CellCounts,
     Statement,
@@ -96,6 +97,7 @@ def check(
         wrong = "The producer's list of files is about another certificate, or this one was changed since."
         results.append(Result("list", "FAILED", wrong))
         listed = None
+    results += _notices(path)
     if document.about.is_over:
         results.append(
             Result("validity", "FAILED", f"Its issuer states that it was valid until {document.about.valid_until}.")
@@ -117,6 +119,19 @@ def check(
     results += _what_cannot_be_known(document)
     checked = Checked(document, tuple(results))
     return replace(checked, certificate=replace(document, unchecked=not checked))
+
+
+def _notices(path: Path) -> Iterator[Result]:
+    """Show the producer's notices about a certificate: a statement that was refuted is not to be relied on."""
+    if not notices_beside(path).is_file():
+        return
+    found = Notices.read(notices_beside(path))
+    if found.certificate != file_sha256(path):
+        wrong = "The producer's notices are about another certificate, or this one was changed since."
+        yield Result("notice", "FAILED", wrong)
+        return
+    for notice in found.notices:
+        yield Result("notice", "FAILED", f"{notice.date}: {notice.text}")
 
 
 # Statements ---------------------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.certificate import Certificate, Released
 from fairflows.certificate.checked import Result
-from fairflows.certificate.digest import contents_of, difference, open_released, released_columns
+from fairflows.certificate.digest import Contents, contents_of, difference, open_released, released_columns
 from fairflows.certificate.file_list import FileList, file_sha256
 from fairflows.certificate.statements import Statement
 from fairflows.exceptions import DataError
@@ -22,6 +22,9 @@ def check_file(path: Path, c: Certificate, listed: FileList | None, *, has_count
     """Check whether the producer named a file, its columns, and where it should, its cells."""
     result, is_counted = _compare_file(path, c, listed)
     yield result
+    if is_counted and c.contents is not None and (wrong := _difference_from_contents(path, c.contents)):
+        yield Result("contents", "FAILED", f"The certificate states other contents of this file: {wrong}")
+        return
     try:
         yield _check_columns(open_released(path, c.columns).columns, c)
     except DataError:
@@ -31,24 +34,25 @@ def check_file(path: Path, c: Certificate, listed: FileList | None, *, has_count
         yield _check_histogram(path, c, is_counted=is_counted and result.verdict == "ok")
 
 
-def difference_from_counts(path: Path, headline: Statement, kinds: Mapping[str, str], *, panels: bool = False) -> str:
+def difference_from_counts(path: Path, headline: Statement, kinds: Mapping[str, str], released: Released) -> str:
     """Say how a file's rows differ from a statement's counts of all groups together; empty where they do not.
 
     A file of cells is compared cell by cell, a file of panels by its number of persons, any other by its number of
     rows.
     """
     n_rows, n_counted, found, persons = 0, sum(headline.n.values()), Counter[str](), set[str]()
+    has_cells = released == "cell" and list(kinds) == ["cell"]  # a column of the table may have this name
     for columns in released_columns(path, kinds):
         n_rows += len(next(iter(columns.values())))
-        if panels:
+        if released == "panel":
             persons.update(columns[PERSON].unique().to_pylist())
-        if list(columns) == ["cell"]:
+        if has_cells:
             found.update(columns["cell"].to_pylist())
-    if panels and len(persons) != n_counted:
+    if released == "panel" and len(persons) != n_counted:
         return f"It has {len(persons):,} persons; {n_counted:,} were counted."
-    if not panels and n_rows != n_counted:
+    if released != "panel" and n_rows != n_counted:
         return f"It has {n_rows:,} rows; {n_counted:,} were counted."
-    if list(kinds) != ["cell"]:
+    if not has_cells:
         return "" if headline.about == "table" else "It has no column 'cell', but cells were counted."
     counted: Counter[int] = Counter()
     if headline.counts is not None:
@@ -81,12 +85,21 @@ def _compare_file(path: Path, c: Certificate, listed: FileList | None) -> tuple[
         reason = str(error).removeprefix(f"{path}: ").rstrip(".")
         return Result("file", "FAILED", f"{_ANOTHER}: {reason}."), False
     if found.sha256 == c.contents.sha256:
-        named = next(iter(c.released_files))
-        text = f"It holds what {named!r} holds, which the certificate names, in another form."
+        named = repr(next(iter(c.released_files), "the certified table"))
+        text = f"It holds what {named} holds, which the certificate names, in another form."
         return Result("file", "ok", text), True
     if listed is not None and found.sha256 in listed.contents.values():
         return Result("file", "ok", "It holds what a file in the producer's list holds, in another form."), False
     return Result("file", "FAILED", f"{_ANOTHER}, and no list names it: {difference(c.contents, found)}"), False
+
+
+def _difference_from_contents(path: Path, stated: Contents) -> str:
+    """Say how a file's contents differ from those that a certificate states; empty where they do not."""
+    try:
+        found = contents_of(path, stated.kinds)
+    except DataError as error:
+        return str(error).removeprefix(f"{path}: ")
+    return "" if found == stated else difference(stated, found)
 
 
 def _check_columns(found: list[str], c: Certificate) -> Result:
@@ -96,6 +109,8 @@ def _check_columns(found: list[str], c: Certificate) -> Result:
         return Result(
             "columns", "FAILED", f"It holds the sensitive column {sensitive[0]!r}: it is not a released file."
         )
+    if len(set(c.columns)) < len(c.columns) or (c.released == "cell" and "cell" not in c.columns):
+        return Result("columns", "FAILED", f"No released {c.released} has the columns {', '.join(c.columns)}.")
     missing, others = ([name for name in a if name not in b] for a, b in ((c.columns, found), (found, c.columns)))
     if others:
         return Result("columns", "FAILED", f"It holds the column {others[0]!r}, which no released row has.")
@@ -111,7 +126,7 @@ def _check_histogram(path: Path, c: Certificate, *, is_counted: bool) -> Result:
         return Result("histogram", "note", text)
     of_cells = {name: WHOLE if name == "cell" else TEXT for name in c.columns}
     kinds = of_cells if c.contents is None else c.contents.kinds
-    found = difference_from_counts(path, c.headline, kinds, panels=c.released == "panel")
+    found = difference_from_counts(path, c.headline, kinds, c.released)
     unit = "persons" if c.released == "panel" else "rows"
     text = found or f"Its {unit} are as many as were counted, in each cell where it gives them."
     return Result("histogram", "FAILED" if found else "ok", text)

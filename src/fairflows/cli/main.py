@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from fairflows.encoder.base import Encoder
     from fairflows.paper.experiments import Outcome
     from fairflows.result import Kind, Run, Shared
+    from fairflows.table.table import Table
 
 app = typer.Typer(
     help="Share a table without giving away a sensitive attribute.",
@@ -175,7 +176,8 @@ def share(
             random_state=random_state,
             quick=quick,
         )
-        shared = shared.save(out, kind=kind, replace=replace, whole=None if reading.sample is None else file)
+        whole = None if reading.sample is None else file
+        shared = shared.save(out, kind=kind, replace=replace, whole=whole, text_format=reading.text_format)
     _print_shared(shared, out, kind)
     meets_target = shared.meets_target and (require == "table" or shared.certificate.covers_population)
     raise typer.Exit(0 if meets_target else 1)
@@ -220,6 +222,7 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
 
     from fairflows.release.panel_law import checked_rules
     from fairflows.release.rules import check_rules, proposed_rules
+    from fairflows.table.names import columns_of_own_values
     from fairflows.table.panels import Panels
     from fairflows.table.prospects import best_bounds, find_names, find_problems
 
@@ -236,7 +239,7 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
         table.random_rows(0, reading.most_rows)  # raises if a person has more
     typer.echo(repr(table))
     _print_frame(table.columns().reset_index(), title="Columns")
-    for finding in [*named.values(), *find_problems(table)]:
+    for finding in [*named.values(), *columns_of_own_values(table).values(), *find_problems(table)]:
         typer.echo(f"! {with_options(finding)}")
     if rules := proposed_rules(table.X):
         typer.echo(
@@ -275,6 +278,8 @@ def encode(
     ],
     keep: Annotated[list[str] | None, typer.Option(help="Column to write unchanged; may be repeated.")] = None,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
+    watched: Annotated[bool, typer.Option("--watch", help="Then do as `fairflows watch` with the same file.")] = False,
+    as_json: Json = False,
     *,
     reading: FileFormat,
 ) -> None:
@@ -282,6 +287,8 @@ def encode(
 
     Rows are written in a random order, without identifiers. No certificate covers the columns that `--keep` adds. The
     file is named in `certificate.files.json` beside the certificate, so that `fairflows check` recognises it.
+
+    With `--watch` the file is read whole, its persons are counted, and the exit code is that of `fairflows watch`.
 
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
@@ -304,7 +311,58 @@ def encode(
         certificate = folder / "certificate.json"
         if certificate.is_file() and not keep:  # such columns are not covered
             list_files(certificate, [Path(out)])
-    typer.echo(f"{n_rows:,} rows written to {out}")
+    typer.echo(f"{n_rows:,} rows written to {out}", err=as_json)
+    if watched:
+        _watch(folder, model, run, run.later_persons(Path(source), model, reading.text_format), as_json=as_json)
+
+
+@app.command()
+@with_group(FileFormat)
+def watch(
+    folder: Folder,
+    rows: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file of persons who came later.")],
+    groups_from: Annotated[
+        str | None, typer.Option(help="Column with the groups, where the file calls it otherwise.", show_default=False)
+    ] = None,
+    day: Annotated[
+        str | None, typer.Option("--date", help="The day of these persons; by default today.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+    *,
+    reading: FileFormat,
+) -> None:
+    """Count the persons of a later file, and say whether the certificate still holds for those who come.
+
+    Prints three lines: whether the persons follow the law of the certificate, whether its bound on persons to come
+    holds, and the present Δ. Both tests hold at all times: a false alarm ever has probability 0.01 at most, however
+    often one looks. The state is `watch.json` in the folder, which holds counts and no person.
+
+    Exit code 0: both hold. 3: MOVED, the population is another one; cut again. 4: REFUTED, the bound does not hold; a
+    dated notice is written to `certificate.notices.json`, which `fairflows check` shows. 2: bad input.
+
+    Example: `fairflows watch out tonight.csv`
+    """
+    model, run = _open_result(folder)
+    table = run.later_persons(rows, model, reading.text_format, groups_from)
+    _watch(folder, model, run, table, day, as_json=as_json)
+
+
+def _watch(
+    folder: Path, model: Encoder, run: Run, table: Table, day: str | None = None, *, as_json: bool = False
+) -> None:
+    """Update the watch of a result, write a notice if the bound is refuted, and end by its lamps."""
+    from fairflows.certificate.certificate import Certificate
+    from fairflows.certificate.notices import add_notice
+    from fairflows.result import CERTIFICATE, WATCH
+    from fairflows.watching.watch import watch as begin
+
+    certificate = folder / CERTIFICATE
+    watched = begin(model, folder / WATCH, bound=Certificate.read(certificate).cell_upper)
+    watched.update(table, date=day)
+    if watched.refuted is not None:
+        add_notice(certificate, watched.refuted, watched.notice)
+    typer.echo(_as_json(watched.to_dict()) if as_json else repr(watched))
+    raise typer.Exit(4 if watched.refuted else 3 if watched.moved else 0)
 
 
 @app.command()

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 _SAME_NAMES = (
-    "categorical decimal delta drop encoding engine groups label merge_small method missing_group missing_label "
-    "most_rows output replace sample sensitive separator target time unit"
+    "categorical decimal delta drop encoding engine groups household label merge_small method missing_group "
+    "missing_label most_rows output replace sample sensitive separator target time unit"
 )
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
     "identifier": "--id",
+    "keep_numbers": "--keep-number",
     "kinds": "--categorical",
     "rules": "--rule",
 }
@@ -84,6 +85,9 @@ class Reading(FileFormat):
     sensitive: Annotated[list[str], typer.Option(help="Sensitive column; several make intersectional groups.")]
     label: Annotated[list[str] | None, typer.Option(help="Label column; may be repeated.")] = None
     identifier: Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")] = None
+    household: Annotated[
+        str | None, _about_file(help="Column that names a household or firm, whose own values are not shared.")
+    ] = None
     time: Annotated[str | None, typer.Option(help="Column that orders the rows of a person.")] = None
     categorical: Annotated[
         list[str] | None, _about_file(help="Columns whose numbers are categories: a,b, or repeated.")
@@ -102,6 +106,10 @@ class Reading(FileFormat):
         _about_file(min=1, help="Merge groups of fewer persons into one, 'other'; it hides no difference in it."),
     ] = None
     drop: Annotated[list[str] | None, _about_file(help="Columns to leave out: a,b, or repeated.")] = None
+    keep_numbers: Annotated[
+        list[str] | None,
+        _about_file("--keep-number", help="Column of numbers that look like names of rows, and are measurements."),
+    ] = None
     rules: Annotated[
         list[str] | None, _about_file("--rule", help="True in every row, such as 'start <= end'; may be repeated.")
     ] = None
@@ -136,11 +144,13 @@ class Reading(FileFormat):
             sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
             label=self.label,
             identifier=self.identifier,
+            household=self.household,
             time=self.time,
             cuts=read_cuts(self.groups or []),
             merge_small=self.merge_small or 0,
             kinds=dict.fromkeys(listed(self.categorical, frame), "categorical"),
             drop=listed(self.drop, frame),
+            keep_numbers=listed(self.keep_numbers, frame),
             missing_group=self.missing_group or "error",
             missing_label=self.missing_label or "error",
         )

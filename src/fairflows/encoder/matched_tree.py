@@ -59,6 +59,23 @@ class TreeStructure:
             return np.asarray(n_persons)[:, None] + 1
         return self.side_blocks(n_persons)[self.children < 0].T  # cells are numbered in this order
 
+    def levels(self) -> IntArray:
+        """Return the number of each cell's ancestor at depths 1, 2, …, (n_levels, n_cells); the last are the cells.
+
+        A cell that lies above a depth is its own ancestor there.
+        """
+        n, k = len(self.score), self.n_cells
+        parent, depth = np.zeros((2, n + k), dtype=np.int64)  # nodes, then cells
+        places = np.where(self.children >= 0, self.children, n - 1 - self.children)
+        for node in range(n):
+            parent[places[node]], depth[places[node]] = node, depth[node] + 1
+        ancestors = np.arange(n, n + k)
+        levels = [ancestors]
+        for d in range(int(depth.max()) - 1, 0, -1):
+            ancestors = np.where(depth[ancestors] > d, parent[ancestors], ancestors)
+            levels.append(ancestors)
+        return np.array([np.unique(level, return_inverse=True)[1] for level in reversed(levels)])
+
     def blocks_of_first(self, n_persons: IntArray) -> Callable[[int], IntArray]:
         """Return the blocks of `first(k)` as a function of k, of two cells or more."""
         sides = self.side_blocks(n_persons)

@@ -14,7 +14,7 @@ from fairflows.encoder.label import LabelsLike, label_columns
 from fairflows.encoder.rows import RowsLike
 from fairflows.table.columns import Dtype, own_type, own_types
 from fairflows.table.frames import has_names, materialised, to_pandas
-from fairflows.table.persons import Places
+from fairflows.table.persons import Persons, Places
 from fairflows.table.table import Role, Table
 
 
@@ -45,6 +45,12 @@ class FitArguments:
         if self.y is not None:
             return label_columns(self.y)
         return self.X.label_columns() if isinstance(self.X, Table) else pd.DataFrame()
+
+    def households(self, persons: Persons) -> Places:
+        """Return the number of each row's household; persons are households where the table states none."""
+        if isinstance(self.X, Table) and self.X.household is not None:
+            return self.X.households
+        return persons.codes
 
     @property
     def types(self) -> dict[Hashable, Dtype]:

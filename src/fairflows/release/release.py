@@ -310,7 +310,7 @@ class Release(TransformerMixin, BaseEstimator):
         """Set what was learnt, and learn the law of rows."""
         self.encoder_, self.partition_, self.n_cells_ = found.encoder, found.partition, found.n_cells
         self.most_rows_, self.plan_, self.table_, self.redrawn_ = found.most_rows, found.plan, None, 0
-        columns, cells, who = given.labels, found.cells, found.rows.persons.codes
+        columns, cells, who = given.labels, found.cells, given.households(found.rows.persons)
         labels = [Label.read(column, len(cells)) for _, column in columns.items()]
         means = [label.cell_means(cells, found.n_cells) for label in labels]
         self.label_ = labels[0].take(np.empty(0, np.intp)) if labels else None

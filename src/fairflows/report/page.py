@@ -22,6 +22,7 @@ from fairflows.display import MODEL
 from fairflows.encoder.base import Model
 from fairflows.report import assumptions, numbers, statement_words, table_words, verdict, worth_words
 from fairflows.report.pictures import bounds_of
+from fairflows.report.public import public_contents
 from fairflows.table.columns import is_continuous, sorted_values
 from fairflows.table.folders import new_file
 from fairflows.table.table import Table
@@ -30,7 +31,7 @@ from fairflows.worth.usefulness import Usefulness
 Contents: TypeAlias = dict[str, Any]
 """What a report is about, by section: values as JSON has them."""
 
-_NOT_SHOWN = ("key", "kinds", "progress", "encoder", "release")  # settings
+_NOT_SHOWN = ("key", "kinds", "identifier", "progress", "encoder", "release")  # settings
 
 
 class Report:
@@ -46,7 +47,7 @@ class Report:
         self.contents: Contents = json.loads(json.dumps(contents))  # plain values only, and ours alone
 
     def to_html(self, *, public: bool = False) -> str:
-        """Return the page; a public one leaves out the ranges of columns, and numbers of 1 to 9 rows."""
+        """Return the page; a public one says what a receiver may read (`fairflows.report.public`)."""
         template = _environment().get_template("report.html.jinja")
         certificate = Certificate.from_dict(self.contents["certificate"])
         bounds = bounds_of(certificate)
@@ -55,7 +56,7 @@ class Report:
         command = ["fairflows", "check", "certificate.json", *list(certificate.released_files)[:1]]
         return template.render(
             c=certificate,
-            r=self.contents,
+            r=public_contents(self.contents) if public else self.contents,
             public=public,
             verdict=verdict,
             statement_words=statement_words,
@@ -79,7 +80,7 @@ class Report:
 def _environment() -> Environment:
     loader = PackageLoader("fairflows.report", ".")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    for name in ("percent", "percent_at_least", "percent_at_most", "at_least", "without_few"):
+    for name in ("percent", "percent_at_least", "percent_at_most", "at_least"):
         environment.filters[name] = getattr(numbers, name)
     environment.filters |= {"thousands": "{:,}".format, "named": _named}
     return environment

@@ -225,6 +225,7 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
     if c.releases > 1:
         found.append(("releases", f"{c.releases} of these rows, by the producer's record; together they may tell more"))
     found.append(("probability of error", f"δ = {c.delta:g}; spent: {spent(c)}"))
+    found += [("notice", text) for text in c.notices]
     found += [("issued", c.issued), *c.about.lines]
     found.append(("computed from", f"model {c.model}, rows {c.rows}, seed {c.seed}"))
     return found

@@ -184,6 +184,11 @@ def rows_kept(
     return kept
 
 
+def kept_label(column: pd.Series) -> pd.Series:
+    """Return a label as text where rows without one are kept, which have one more."""
+    return column.astype(object).map(printed, na_action="ignore").fillna(MISSING)
+
+
 def _of_one_type(columns: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({name: of_one_type(column) for name, column in columns.items()}, index=columns.index)
 

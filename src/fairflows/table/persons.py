@@ -20,6 +20,8 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import missing, numbers
@@ -197,6 +199,19 @@ class Persons:
         """Return one number in [0, 1) per person."""
         bits = keyed_hashes(self.names if self.names is not None else [], key, purpose) >> np.uint64(11)
         return bits.astype(np.float64) * 2.0**-53
+
+
+def households_of(persons: Places, households: npt.NDArray[np.integer]) -> Places:
+    """Return the number of each row's household, whose persons all belong to it; −1 is no household.
+
+    A person whose rows name two households joins them.
+    """
+    rows = np.arange(len(persons))
+    known, numbers = rows[households >= 0], np.asarray(households)
+    n_persons = int(persons.max(initial=-1)) + 1
+    n = n_persons + int(numbers.max(initial=-1)) + 1
+    links = coo_array((np.ones(len(known)), (persons[known], n_persons + numbers[known])), shape=(n, n))
+    return connected_components(links, directed=False)[1][persons].astype(np.intp)
 
 
 def check_most_rows(rows_each: Places, most: int, advice: str) -> None:

@@ -10,14 +10,13 @@ import pandas as pd
 
 from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
 from fairflows.exceptions import DataError
-from fairflows.table.columns import has_order, is_number, is_time
+from fairflows.table.columns import has_order, is_number
+from fairflows.table.names import numbers_like_names, values_of_households
 from fairflows.table.table import Table, naming_rows
 
 PLANNED = (0.05, *TARGETS)
 """Targets that statements are planned for."""
 
-_FEWEST_ROWS = 50  # for a column with as many values as rows to be suspicious
-_NEARLY_ALL = 0.95  # share of the rows with a value of their own, in a column of names
 _MOSTLY = 0.8  # share of the values that look like numbers or dates, in a column of these with exceptions
 _ISO_DATE = r"\d{4}-\d\d-\d\d\b"
 _OTHER_DATE = r"(?:\d{1,2}([./-])\d{1,2}\1\d{4}|\d{4}([./])\d{1,2}\2\d{1,2})\b"  # day or month first; year first
@@ -58,7 +57,8 @@ and leave unknown values empty.
         )
     for name, column in table.X.items():
         found += [] if str(name) in same else _of_column(str(name), column)
-    return [*found, *_of_columns_that_tell(table), *_of_groups(table)]
+    found += [said for said, _ in numbers_like_names(table)]
+    return [*found, *values_of_households(table), *_of_columns_that_tell(table), *_of_groups(table)]
 
 
 def best_bounds(table: Table, *, delta: float = 0.01) -> tuple[list[CellPlan], float | None]:
@@ -71,12 +71,6 @@ def best_bounds(table: Table, *, delta: float = 0.01) -> tuple[list[CellPlan], f
 
 
 def _of_column(name: str, column: pd.Series) -> Iterator[str]:
-    n_values = column.nunique(dropna=False)
-    if _may_be_a_name(column, n_values):
-        yield (
-            f"{name} has {n_values:,} different values in {len(column):,} rows: if it names persons or rows, make it "
-            f"the identifier (identifier={name!r}) or drop it (drop=[{name!r}])."
-        )
     if _is_text(column) and (example := _example_of_others(column.dropna().astype(str).str.strip())):
         yield (
             f"{name} holds text, such as {example!r}: each value is a category of its own. Write plain numbers, or "
@@ -158,16 +152,6 @@ def _persons_by_group(table: Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[
     """Return the persons of each group, and those of equal weight that their rows stand for."""
     group, K = table.group_numbers(table.groups), len(table.groups)
     return table.persons.count_by(group, K), table.persons.equal_weight(group, K)
-
-
-def _may_be_a_name(column: pd.Series, n_values: int) -> bool:
-    """Return whether nearly every row has its own whole number or text; measurements may all differ, too."""
-    if len(column) < _FEWEST_ROWS or n_values < _NEARLY_ALL * len(column) or is_time(column.dtype):
-        return False
-    if not is_number(column.dtype):
-        return True
-    values = column.dropna().to_numpy(dtype=np.float64)
-    return bool((values == np.rint(values)).all())
 
 
 def _example_of_others(texts: pd.Series) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeGuard, cast, get_args
@@ -21,13 +21,13 @@ from fairflows.table.columns import (
     check_kinds,
     check_known,
     check_plain,
+    distinct_values,
     group_numbers,
     has_order,
     infer_kind,
     is_continuous,
     of_one_type,
     places_in,
-    printed,
     shown,
     sorted_values,
 )
@@ -39,11 +39,12 @@ from fairflows.table.grouping import (
     MissingGroup,
     MissingLabel,
     joined,
+    kept_label,
     make_grouping,
     rows_kept,
 )
 from fairflows.table.keys import Hashes, Secret, content_hashes, fingerprint
-from fairflows.table.persons import Persons, check_identifier
+from fairflows.table.persons import Persons, check_identifier, households_of
 from fairflows.table.reading import TIME_FORMATS, TextFormat, read_frame
 
 PARTS = ("train", "validation", "test")
@@ -73,12 +74,17 @@ class Table:
     identifier : str or array, default=None
         The person of each row. Splits never part a person, and a person's noise is always the same. By default, each
         row counts as a person.
+    household : str or array, default=None
+        The household of each row, or another larger unit, such as a firm. Values and rows that only one household has
+        are not shared, as those of one person are not.
     time : str, default=None
         The column of numbers or times that orders the rows of a person, such as the year. It is a feature, too.
     drop : str or sequence of str, default=()
         Columns to leave out.
     kinds : dict, default=None
         ``{column: "continuous" | "discrete" | "categorical"}``, for columns whose inferred kind is wrong.
+    keep_numbers : sequence of str, default=()
+        Columns of whole numbers that look like names of rows, and are measurements.
     missing_group : {"error", "drop", "group"}, default="error"
         What is done with rows whose sensitive attribute is missing: raise, drop them, or make them a group of their
         own, "missing". A missing value among the features is always kept, as a category of its own.
@@ -98,10 +104,12 @@ class Table:
         The other labels; without columns by default.
     grouping : Grouping
         How the sensitive columns became groups, for later tables.
-    identifier : Series or None
-        The person behind each row.
+    identifier, household : Series or None
+        The person and the household behind each row.
     time : str or None
         The column that orders the rows of a person.
+    keep_numbers : list of str
+        Columns of numbers that are measurements, as stated.
     kinds : dict
         The kind of each feature.
     declared_kinds : dict
@@ -136,6 +144,7 @@ class Table:
     more_labels: pd.DataFrame
     a: pd.Series
     identifier: pd.Series | None
+    household: pd.Series | None
 
     def __init__(
         self,
@@ -146,9 +155,11 @@ class Table:
         cuts: Cuts | Grouping | None = None,
         merge_small: int = 0,
         identifier: Any = None,
+        household: Any = None,
         time: str | None = None,
         drop: str | Sequence[str] = (),
         kinds: Mapping[str, str] | None = None,
+        keep_numbers: str | Sequence[str] = (),
         missing_group: MissingGroup = "error",
         missing_label: MissingLabel = "error",
         name: str = "table",
@@ -177,11 +188,12 @@ class Table:
         else:
             self.y, self.more_labels = labels, frame.iloc[:, :0]
         self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
-        for values in [self.y, self.identifier, *(column for _, column in self.more_labels.items())]:
+        self.household, used_hh = (None, []) if household is None else role_column(frame, household, "household")
+        for values in [self.y, self.identifier, self.household, *(column for _, column in self.more_labels.items())]:
             if values is not None:
                 check_plain(str(values.name), values)
-        _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id})
-        self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
+        _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id, "household": used_hh})
+        self.X = frame.drop(columns=[*used_a, *used_y, *used_id, *used_hh])
         self.time = _checked_time(time, frame, self.X)
         before = frame.columns[: frame.columns.get_loc(used_y[0])] if used_y else self.X.columns
         self.label_place = int(self.X.columns.isin(before).sum())
@@ -192,7 +204,10 @@ class Table:
         self.parts: npt.NDArray[np.object_] | None = None
         kept = self._settle_missing(raw)
         self._group(raw[kept], cuts, merge_small)
-        self._check(kinds or {})
+        self._check(kinds or {}, fewest_groups=1 if isinstance(cuts, Grouping) else 2)
+        self.keep_numbers = [keep_numbers] if isinstance(keep_numbers, str) else list(keep_numbers)
+        for column in self.keep_numbers:
+            check_known(column, self.X.columns, "kept")
         self.declared_kinds = {str(column): cast(Kind, kind) for column, kind in (kinds or {}).items()}
 
     @classmethod
@@ -256,6 +271,13 @@ class Table:
         """Person of each row; without an identifier, every row counts as another person."""
         return Persons.unnamed(len(self)) if self.identifier is None else Persons.of(self.identifier)
 
+    @cached_property
+    def households(self) -> npt.NDArray[np.intp]:
+        """Number of each row's household; without one, every person is a household."""
+        if self.household is None:
+            return self.persons.codes
+        return households_of(self.persons.codes, distinct_values(self.household)[0])
+
     @property
     def has_histories(self) -> bool:
         """Whether some persons have several rows."""
@@ -311,12 +333,23 @@ class Table:
         """Return the table of these rows: positions or a boolean mask."""
         rows = np.asarray(rows)
         part = copy.copy(self)
-        for known in ("kinds", "persons"):  # inferred anew, from the rows of the part
+        for known in ("kinds", "persons", "households"):  # inferred anew, from the rows of the part
             part.__dict__.pop(known, None)
         part.X, part.a = self.X.iloc[rows], self.a.iloc[rows]
         part.y, part.more_labels = None if self.y is None else self.y.iloc[rows], self.more_labels.iloc[rows]
         part.identifier = None if self.identifier is None else self.identifier.iloc[rows]
+        part.household = None if self.household is None else self.household.iloc[rows]
         part.parts = None if self.parts is None else self.parts[rows]
+        return part
+
+    def without(self, columns: Collection[str]) -> Table:
+        """Return the table without some features."""
+        part = copy.copy(self)
+        part.__dict__.pop("kinds", None)
+        part.X = self.X[[name for name in self.X if str(name) not in columns]]
+        part.label_place = sum(str(name) not in columns for name in self.X.columns[: self.label_place])
+        part.declared_kinds = {name: kind for name, kind in self.declared_kinds.items() if name not in columns}
+        part._check(part.declared_kinds, fewest_groups=1)
         return part
 
     def split(self, test: float = 0.2, validation: float = 0.2, random_state: int | None = 0) -> tuple[Self, ...]:
@@ -394,6 +427,7 @@ class Table:
         n_features = self.X.shape[1]
         roles = [("sensitive", self.a.name), *(("label", name) for name in self.label_columns())]
         roles += [] if self.identifier is None else [("identifier", self.identifier.name)]
+        roles += [] if self.household is None else [("household", self.household.name)]
         named = [f"{role} {name!r}" for role, name in roles]
         heading = f"Table {self.name!r}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)} ({kinds})"
         groups = self.summary().rename(index=self.group_names).rename_axis(None).round(3)
@@ -446,9 +480,9 @@ class Table:
                 f"The label column {y.name!r} holds {y.nunique():,} different numbers, beside which {MISSING!r} cannot "
                 "be a label: drop the rows without one (missing_label='drop')."
             )
-        return y.astype(object).map(printed, na_action="ignore").fillna(MISSING)
+        return kept_label(y)
 
-    def _check(self, kinds: Mapping[str, str]) -> None:
+    def _check(self, kinds: Mapping[str, str], fewest_groups: int) -> None:
         if not self.X.shape[1]:
             raise DataError("A table needs at least one feature beside the label and the sensitive attribute.")
         check_kinds(self.X, kinds)
@@ -457,7 +491,7 @@ class Table:
             _check_not_a_name(str(name), column, declared=name in kinds)
         if self.identifier is not None:
             check_identifier(self.identifier)
-        if len(groups := self.groups) < 2:
+        if len(groups := self.groups) < fewest_groups:  # later rows may all be of one group
             raise DataError(
                 f"The sensitive column {self.a.name!r} needs at least two groups; every row is {shown(groups[0])}."
             )

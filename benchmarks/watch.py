@@ -1,0 +1,223 @@
+"""Watching later persons: false alarms, delays, time for a million persons, and real drifts.
+
+    python benchmarks/watch.py alarms --streams 1000   # quiet streams by ff.watch, with three controls
+    python benchmarks/watch.py commands --streams 40   # the same through `fairflows encode --watch`
+    python benchmarks/watch.py delays --runs 9
+    python benchmarks/watch.py million
+    python benchmarks/watch.py acs --picture docs/images/watch.svg
+
+`alarms`: every stream has a release of its own, fitted to 600 persons of one population, then 20 batches of 100 others
+over five months, α = .05. The bound that is watched is the true Δ of its cells, so that it holds by nothing to spare.
+Controls: the test of one fixed size of new persons after every batch; a z-test of the truth's best rule after every
+batch; best cells that have seen their own batch.
+
+`delays`: 64 cells that were cut at 22,600 persons; one half of the tree drifts in one group until Δ is over the bound
+by so much; the median of the persons until the alarm, α = .01, batches of 200.
+
+`acs`: cut at 8,194 persons of Texas; others of Texas, and those of other states, come in batches of 200.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import fairflows as ff
+from fairflows.bounds import blocks_p_value
+from fairflows.bounds.anytime import Coarsenings, GapSums
+from fairflows.table.persons import Persons
+
+DATA = Path(os.environ.get("FAIRFLOWS_DATA", "data"))
+ACS = [
+    "Age", "Workclass", "Education", "Marital Status", "Race", "Citizenship status", "Ability to speak English",
+    "Means of transportation to work", "Mobility status", "Military service", "Nativity",
+]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["alarms", "commands", "delays", "million", "acs"])
+    parser.add_argument("--streams", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--picture", type=Path)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    {
+        "alarms": lambda: alarms(arguments.streams),
+        "commands": lambda: commands(arguments.streams),
+        "delays": lambda: delays(arguments.runs),
+        "million": million,
+        "acs": lambda: acs(arguments.picture),
+    }[arguments.what]()
+
+
+def persons(rng: np.random.Generator, n: int, name: str, drift: float = 0.0) -> pd.DataFrame:
+    """Two groups with a column that is uniform in (0, 1); `drift` of g1 goes from the lower half to the upper one."""
+    group = np.where(np.arange(n) < n // 2, "g0", "g1")
+    above = rng.random(n) < 0.5 + drift * (group == "g1")
+    return pd.DataFrame(
+        {"x": (rng.random(n) + above) / 2, "group": group, "person": name + pd.RangeIndex(n).astype(str)}
+    )
+
+
+def table(frame: pd.DataFrame) -> ff.Table:
+    return ff.Table(frame, sensitive="group", identifier="person")
+
+
+def fitted(rng: np.random.Generator, n: int, n_cells: int) -> ff.Release:
+    tree = ff.FairTree(identifier="person")
+    return ff.Release(tree, output="cell", n_cells=n_cells).fit(table(persons(rng, n, "fitted ")))
+
+
+def masses(release: ff.Release, n: int = 4_000) -> np.ndarray:
+    """The true law of the cells, (2, k), of persons without drift."""
+    tree, grid = release.encoder_, pd.DataFrame({"x": (np.arange(n) + 0.5) / n})
+    cells = [tree.cells(tree.read(grid, np.repeat(g, n), Persons.newly_named(n))) for g in ("g0", "g1")]
+    return np.stack([np.bincount(c, minlength=release.n_cells_) for c in cells]) / n
+
+
+def alarms(n_streams: int, alpha: float = 0.05) -> None:
+    found = []
+    for stream in range(n_streams):
+        rng = np.random.default_rng([1, stream])
+        release = fitted(rng, 600, 8)
+        law = masses(release)
+        truth = float(np.abs(law[0] - law[1]).sum() / 2)
+        best = law[0] > law[1]
+        # The first watch spends α·6/π²: take what makes that α.
+        watched = ff.watch(release, bound=truth, alpha=alpha * np.pi**2 / 6)
+        levels = release.encoder_.structure_.levels()
+        cells, own, fixed, z_test = Coarsenings.of(levels), GapSums.zero(2, Coarsenings.of(levels)), False, False
+        before, seen_own = np.zeros_like(release.table_.blocks), False
+        for batch in range(20):
+            watched.update(table(persons(rng, 100, f"{batch} ")), date=f"2026-{1 + batch // 4:02d}-{1 + batch % 4:02d}")
+            counts = np.array(watched.state["counts"])
+            new, before = counts - before, counts
+            own = own.plus(new, new, cells)
+            seen_own |= own.log_e(truth) >= -np.log(alpha)
+            if stream < 100 and batch % 2:  # 20,000 draws at every look
+                fixed |= blocks_p_value(release.table_.blocks, counts) < alpha
+            p = counts[:, best].sum(axis=1) / counts.sum(axis=1)
+            z_test |= (p[0] - p[1] - truth) / np.sqrt((p * (1 - p) / counts.sum(axis=1)).sum()) > 1.645
+        found.append([watched.moved is not None, watched.refuted is not None, fixed, z_test, seen_own])
+        if (stream + 1) % 100 == 0 or stream + 1 == n_streams:
+            rates = np.mean(found, axis=0)
+            rates[2] = np.mean([row[2] for row in found[:100]])
+            names = ("law", "bound", "fixed size", "z-test", "saw its batch")
+            said = ", ".join(f"{n} {r:.3f}" for n, r in zip(names, rates, strict=True))
+            print(f"{stream + 1} streams, α = {alpha}: {said}", flush=True)
+
+
+def commands(n_streams: int) -> None:
+    """Quiet streams through the command, six batches each, α as it is there (.01·6/π²)."""
+    codes = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run = [sys.executable, "-m", "fairflows"]
+        environment = {**os.environ, "FAIRFLOWS_LEDGER": str(folder / "ledger")}
+        for stream in range(n_streams):
+            rng = np.random.default_rng([2, stream])
+            persons(rng, 600, "fitted ").to_csv(folder / "all.csv", index=False)
+            share = ["share", folder / "all.csv", "--sensitive", "group", "--id", "person", "--quick", "--replace"]
+            words = [*run, *share, "--output", "cell", "--target", "0.3", "-o", folder / "out"]
+            subprocess.run(words, check=True, capture_output=True, env=environment)
+            for batch in range(6):
+                persons(rng, 200, f"{batch} ").to_csv(folder / "new.csv", index=False)
+                words = [*run, "encode", folder / "out", folder / "new.csv", "-o", folder / "z.csv", "--watch"]
+                code = subprocess.run(words, check=False, capture_output=True, env=environment).returncode
+            codes.append(code)
+        print(f"{n_streams} streams of the command: exit codes {dict(Counter(codes))}")
+
+
+def delays(n_runs: int) -> None:
+    release = fitted(np.random.default_rng(3), 45_200, 64)
+    law = masses(release)
+    truth = float(np.abs(law[0] - law[1]).sum() / 2)
+    bound = ff.watch(release).bound
+    print(f"64 cells, Δ ≤ {bound:.4f}; the truth {truth:.4f}", flush=True)
+    for over in (0.2, 0.1, 0.05, 0.02):
+        at = {"law": [], "bound": []}
+        for run in range(n_runs):
+            rng, watched, n = np.random.default_rng([4, run]), ff.watch(release, alpha=0.01 * np.pi**2 / 6), 0
+            while n < 120_000 and "OK" in watched.lamps.values():
+                part = table(persons(rng, 200, f"{n} ", drift=bound + over))
+                watched.update(part, date="2026-01-01")
+                n += 200
+                for name, lamp in watched.lamps.items():
+                    if lamp != "OK" and len(at[name]) == run:
+                        at[name].append(n)
+            for name in at:
+                at[name] += [120_000] * (run + 1 - len(at[name]))
+        print(
+            f"over by {over}: median of the persons " + str({k: float(np.median(v)) for k, v in at.items()}), flush=True
+        )
+
+
+def million() -> None:
+    adult = ff.load_adult()
+    frame = adult.X.assign(sex=adult.a.to_numpy(), person=np.arange(len(adult)))
+    release = ff.Release(ff.FairTree(identifier="person"), output="cell").fit(
+        ff.Table(frame, sensitive="sex", identifier="person")
+    )
+    many = frame.iloc[np.random.default_rng(0).integers(0, len(frame), 10**6)].assign(person=np.arange(10**6) + 10**6)
+    later = ff.Table(many, sensitive="sex", identifier="person")
+    watched, start = ff.watch(release), time.perf_counter()
+    watched.update(later)
+    seconds = time.perf_counter() - start
+    size = len(json.dumps(watched.state))
+    print(f"{release.n_cells_} cells, a million persons: {seconds:.1f} s; state {size:,} bytes; {watched.lamps}")
+
+
+def acs(picture: Path | None) -> None:
+    frame = pd.read_parquet(DATA / "acs" / "acs-income-2018-holdout.parquet").reset_index(names="person")
+    frame = frame[[*ACS, "Gender", "State", "person"]]
+    texas = frame[frame["State"] == "Texas/TX"].sample(frac=1, random_state=0)
+
+    def of(rows: pd.DataFrame) -> ff.Table:
+        return ff.Table(rows.drop(columns="State"), sensitive="Gender", identifier="person")
+
+    release = ff.Release(ff.FairTree(identifier="person"), output="cell").fit(of(texas.iloc[:16_388]))
+    others = texas.iloc[16_388:24_388]
+    print(f"{release.n_cells_} cells; persons to come Δ ≤ {ff.watch(release).bound:.4f}")
+    streams = {"Texas": others}
+    for state in ("California/CA", "New York/NY", "Florida/FL"):
+        streams[state] = frame[frame["State"] == state].sample(frac=1, random_state=0)
+    for name, rows in streams.items():
+        watched, n = ff.watch(release), 0
+        for part in parts(rows, 200):
+            watched.update(of(part), date="2018-01-01")
+            n += len(part)
+            if watched.moved and name != "Texas":
+                break
+        print(f"{name}: {watched.lamps} after {n:,} persons; Δ {watched.last.lower:.3f} to {watched.last.upper:.3f}")
+    if picture is not None:
+        watched = ff.watch(release)
+        drift = [*parts(others, 250), *parts(streams["California/CA"].iloc[:12_000], 250)]
+        for week, part in enumerate(drift):
+            watched.update(of(part), date=str(np.datetime64("2018-01-01") + 7 * week))
+        axes = watched.plot()
+        from_then = np.datetime64("2018-01-01") + 7 * len(list(parts(others, 250)))
+        axes.axvline(from_then, color="#5f6368", linestyle=":")
+        axes.annotate("Californians from here on", (from_then, 0.02), (3, 0), textcoords="offset points", fontsize=8)
+        axes.figure.savefig(picture)
+        print(f"drift: {watched.lamps}, moved on {watched.moved}, Californians since {from_then}")
+
+
+def parts(rows: pd.DataFrame, n: int) -> Iterator[pd.DataFrame]:
+    return (rows.iloc[start : start + n] for start in range(0, len(rows) - n + 1, n))
+
+
+if __name__ == "__main__":
+    main()

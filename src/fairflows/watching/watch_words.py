@@ -1,0 +1,69 @@
+"""What a watch says: its lines in a terminal, and its picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairflows.bounds.derived import rounded_down, rounded_up
+from fairflows.display import ATTACK, CERTIFIED, FAINT, INK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fairflows.watching.watch import Watch
+
+CUT_AGAIN = "Cut again: share a table of newer persons, and encode by it from now on."
+"""What to do when the population has moved."""
+
+
+def lines(watched: Watch) -> list[str]:
+    """Return what is known, in three lines, and a fourth one for what was not counted."""
+    last, lamps = watched.last, watched.lamps
+    if last is None:
+        return ["Nobody was counted yet."]
+    alarm = f"(alarm at {1 / watched.alpha:,.0f})"
+    law = f"law    {lamps['law']:<8} evidence {_evidence(last.law)} {alarm}"
+    bound = (
+        f"bound  {lamps['bound']:<8} evidence {_evidence(last.gap)} {alarm} against Δ ≤ {rounded_up(watched.bound, 3)}"
+    )
+    now = f"now    Δ between {rounded_down(last.lower, 3)} and {rounded_up(last.upper, 3)}"
+    found = [
+        law if watched.moved is None else f"{law}, since {watched.moved}. {CUT_AGAIN}",
+        bound if watched.refuted is None else f"{bound}, refuted on {watched.refuted}",
+        f"{now}, {watched.persons:,} persons, since {last.since}",
+    ]
+    if last.not_counted:
+        found.append(f"not counted: {', '.join(f'{n:,} {what}' for what, n in last.not_counted.items())}")
+    return found
+
+
+def draw(watched: Watch, ax: Axes | None) -> Axes:
+    """Draw the present Δ with its lower and upper sequence, the certified bound, and the days of alarms."""
+    from matplotlib.dates import date2num
+
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(figsize=(7, 3), layout="constrained")[1]
+    days = np.array([look.date for look in watched.looks], dtype="datetime64[D]")
+    lower, upper = (np.array([getattr(look, name) for look in watched.looks]) for name in ("lower", "upper"))
+    ax.fill_between(days, lower, upper, color=FAINT, label="Δ, lower and upper sequence")
+    ax.plot(days, lower, color=INK, linewidth=1)
+    ax.axhline(watched.bound, color=CERTIFIED, linestyle="--", label="certified for persons to come")
+    for day, name in ((watched.moved, "MOVED"), (watched.refuted, "REFUTED")):
+        if day is not None:
+            at = date2num(np.datetime64(day))
+            ax.axvline(at, color=ATTACK, linewidth=1)
+            ax.annotate(name, (at, 1), (3, -10), ("data", "axes fraction"), "offset points")
+    ax.set_ylim(0, min(1.0, 1.1 * max([watched.bound, *np.minimum(upper, 2.5 * watched.bound)])))
+    ax.set_ylabel("distance Δ between the groups")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(loc="upper left", frameon=False)
+    return ax
+
+
+def _evidence(log_e: float) -> str:
+    """Return an e-value as text."""
+    return f"{np.exp(log_e):.2g}" if log_e < np.log(1e6) else f"10^{log_e / np.log(10):.0f}"

@@ -1,0 +1,327 @@
+"""Change one place of the core at a time, and see whether the tests that run it notice: `make test-mutants`.
+
+    python tools/mutants.py [--number 200] [--seed 0] [--seconds 40] [--only PART]
+
+A mutant is a changed comparison, sign, operator, constant or truth value, or an error that is not raised. Mutants are
+drawn at random, by the seed, from all places of the parts below. First all fast tests of `TESTS` run once, so that it
+is known which of them run which line; this takes some minutes, and is kept in `.mutants` until a file changes. Then
+each mutant is compiled in memory, and these tests run with it, the fastest first, until one fails or they took so many
+seconds in the first run. A run that takes five times as long counts as failed.
+
+A mutant that survives with a reason, in `tools/survivors.toml`, changes nothing that anybody could see. The exit code
+is 1 where fewer than 95 % of the others are killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import hashlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "fairflows"
+PARTS = ("bounds", "certificate", "encoder/matched_tree.py", "release", "training/algorithm1.py")
+TESTS = (
+    "tests/bounds", "tests/certificate", "tests/release", "tests/sharing", "tests/cli", "tests/stream", "tests/table",
+    "tests/encoder/test_fair_tree.py", "tests/encoder/test_tree_growth.py", "tests/encoder/test_fair_cells.py",
+    "tests/contracts/test_encoders.py", "tests/training/test_training.py", "tests/harness",
+)  # fmt: skip
+SURVIVORS = ROOT / "tools" / "survivors.toml"
+KEPT = ROOT / ".mutants"
+AIM = 0.95
+_HERE = f"{SOURCE}{os.sep}"
+
+_SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One place of a file that is changed."""
+
+    file: str  # from the root of the package
+    place: int  # of the node in the order of `ast.walk`
+    lines: tuple[int, int]  # the first and the last line of its statement, without the statements in that
+    runs_at_import: bool
+    before: str
+    after: str
+
+    @property
+    def name(self) -> str:
+        """The mutant as the list of survivors names it, whatever its line is."""
+        return f"{self.file}: {self.before} -> {self.after}"
+
+    @property
+    def module(self) -> str:
+        """The name of the module."""
+        return ".".join(["fairflows", *Path(self.file).with_suffix("").parts]).removesuffix(".__init__")
+
+    def code(self) -> CodeType:
+        """Compile the changed file."""
+        path = SOURCE / self.file
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        node = [*ast.walk(tree)][self.place]
+        changed = changed_node(node)
+        assert changed is not None
+        for parent in ast.walk(tree):
+            for field, value in ast.iter_fields(parent):
+                if value is node:
+                    setattr(parent, field, changed)
+                elif isinstance(value, list):
+                    setattr(parent, field, [changed if item is node else item for item in value])
+        return compile(ast.fix_missing_locations(tree), str(path), "exec", dont_inherit=True)
+
+
+def changed_node(node: ast.AST) -> ast.AST | None:
+    """Return a node changed at one place; None where there is nothing to change."""
+    new = copy.deepcopy(node)
+    match new:
+        case ast.Compare(ops=[op]) if type(op) in _SWAPPED:
+            new.ops = [_SWAPPED[type(op)]()]
+        case ast.BinOp(op=op) | ast.BoolOp(op=op) | ast.AugAssign(op=op) if type(op) in _SWAPPED:
+            new.op = _SWAPPED[type(op)]()
+        case ast.UnaryOp(op=ast.USub() | ast.Not() | ast.Invert(), operand=operand):
+            return operand
+        case ast.Constant(value=bool() as value):
+            new.value = not value
+        case ast.Constant(value=int() as value):
+            new.value = value + 1
+        case ast.Constant(value=float() as value):
+            new.value = 2 * value or 1.0
+        case ast.Raise():
+            return ast.copy_location(ast.Pass(), node)
+        case _:
+            return None
+    return new
+
+
+def mutants_of(path: Path) -> Iterator[Mutant]:
+    """Yield all mutants of a file, but for those of messages, types and what runs for type checkers alone."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    lines, in_function = _statements(tree)
+    left_out = {id(inner) for node in ast.walk(tree) for part in _not_tested(node) for inner in ast.walk(part)}
+    for place, node in enumerate(ast.walk(tree)):
+        changed = None if id(node) in left_out else changed_node(node)
+        if changed is not None:
+            before, after = (" ".join(ast.unparse(each).split()) for each in (node, changed))
+            file = path.relative_to(SOURCE).as_posix()
+            yield Mutant(file, place, lines[id(node)], id(node) not in in_function, before, after)
+
+
+def _statements(tree: ast.Module) -> tuple[dict[int, tuple[int, int]], set[int]]:
+    """Return the lines of the innermost statement around each node, and which nodes are in the body of a function."""
+    lines: dict[int, tuple[int, int]] = {}
+    in_function: set[int] = set()
+    for node in ast.walk(tree):  # outer statements come first
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", [])
+            last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+            lines |= dict.fromkeys(map(id, ast.walk(node)), (node.lineno, max(last, node.lineno)))
+        if isinstance(node, ast.FunctionDef):
+            in_function |= {id(inner) for part in node.body for inner in ast.walk(part)}
+    return lines, in_function
+
+
+def _not_tested(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a node whose values no test is about."""
+    match node:
+        case ast.Raise(exc=exc, cause=cause):
+            yield from filter(None, (exc, cause))
+        case ast.JoinedStr():
+            yield node
+        case ast.Call(func=ast.Name(id="warn_user" | "say" | "dataclass" | "Meta")):
+            yield node
+        case ast.AnnAssign(annotation=part) | ast.arg(annotation=ast.expr() as part):
+            yield part
+        case ast.FunctionDef(returns=ast.expr() as part):
+            yield part
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            yield node
+
+
+class Lines:
+    """A plugin of pytest that notes which lines of the package each test runs, and how long it takes."""
+
+    def __init__(self) -> None:
+        self.tests: dict[str, dict[str, Any]] = {}
+        self._seen: dict[CodeType, set[int]] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Note the lines of one test, those of its fixtures included."""
+        self._seen.clear()
+        start = time.perf_counter()
+        sys.settrace(self._of_call)
+        threading.settrace(self._of_call)
+        result = yield
+        sys.settrace(None)
+        files: dict[str, set[int]] = {}
+        for code, lines in list(self._seen.items()):
+            files.setdefault(Path(code.co_filename).relative_to(SOURCE).as_posix(), set()).update(lines)
+        found = {file: sorted(lines) for file, lines in files.items()}
+        self.tests[item.nodeid] = {"seconds": time.perf_counter() - start, "lines": found}
+        return result
+
+    def _of_call(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
+        """Trace the calls of functions of the package, until all their lines have run."""
+        code = frame.f_code
+        if not code.co_filename.startswith(_HERE) or code.co_name == "<module>":
+            return None
+        seen = self._seen.setdefault(code, set())
+        return self._of_line if len(seen) < _n_lines(code) else None
+
+    def _of_line(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
+        self._seen.setdefault(frame.f_code, set()).add(frame.f_lineno)
+        return self._of_line
+
+
+@cache
+def _n_lines(code: CodeType) -> int:
+    return len({line for _, _, line in code.co_lines() if line})
+
+
+def lines_of_tests() -> dict[str, dict[str, Any]]:
+    """Return which lines each test runs, as kept from the last time or found by a run of all tests."""
+    files = sorted([*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")])
+    state = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+    path = KEPT / f"{state}.json"
+    if not path.is_file():
+        print("running all tests once, to know which lines each of them runs", flush=True)
+        plugin = Lines()
+        child = os.fork()
+        if not child:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            pytest.main(["-q", "-p", "no:cacheprovider", *TESTS], plugins=[plugin])
+            KEPT.mkdir(exist_ok=True)
+            path.write_text(json.dumps(plugin.tests))
+            os._exit(0)
+        os.waitpid(child, 0)
+    return json.loads(path.read_text())
+
+
+class OneMutant(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
+    """Imports one module of the package as a mutant."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        super().__init__(mutant.module, str(SOURCE / mutant.file))
+        self._mutant, self._code = mutant, mutant.code()
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> object:
+        """Return the spec of the module that is changed."""
+        if fullname != self._mutant.module:
+            return None
+        is_package = self._mutant.file.endswith("__init__.py")
+        inside = [str(Path(self.path).parent)] if is_package else None
+        return importlib.util.spec_from_file_location(
+            fullname, self.path, loader=self, submodule_search_locations=inside
+        )
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the changed code."""
+        return self._code
+
+
+def tests_of(mutant: Mutant, ran: dict[str, dict[str, Any]], most_s: float) -> tuple[list[str], float]:
+    """Return the fastest tests that run the statement of a mutant, and how long they take.
+
+    Of what runs at the import of a file, these are the tests that run any line of it.
+    """
+    first, last = mutant.lines
+
+    def covers(test: dict[str, Any]) -> bool:
+        lines = test["lines"].get(mutant.file, [])
+        return bool(lines) if mutant.runs_at_import else any(first <= line <= last for line in lines)
+
+    found, seconds = [], 0.0
+    for name in sorted((name for name, test in ran.items() if covers(test)), key=lambda name: ran[name]["seconds"]):
+        seconds += ran[name]["seconds"]
+        if found and seconds > most_s:
+            return found, seconds - ran[name]["seconds"]
+        found.append(name)
+    return found, seconds
+
+
+def survives(mutant: Mutant, tests: list[str], limit_s: float) -> bool:
+    """Whether no test fails, or takes longer than the limit, with a mutant. Tests run in a process of their own."""
+    child = os.fork()
+    if not child:
+        for stream in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        sys.meta_path.insert(0, OneMutant(mutant))
+        os.setpgid(0, 0)
+        os._exit(int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *tests])))
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status == 0
+        time.sleep(0.05)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
+
+
+def main() -> None:
+    """Draw mutants, run their tests, and print those that survive without a reason."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--number", type=int, default=200, help="of mutants")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=40, help="of the tests of one mutant")
+    parser.add_argument("--only", default="", help="files whose names begin so, such as release")
+    asked = parser.parse_args()
+    os.chdir(ROOT)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    ran = lines_of_tests()
+    files = [path for part in PARTS for path in (SOURCE.glob(part) if "." in part else (SOURCE / part).glob("*.py"))]
+    every = [m for path in sorted(files) for m in mutants_of(path) if m.file.startswith(asked.only)]
+    drawn = random.Random(asked.seed).sample(every, min(asked.number, len(every)))
+    with SURVIVORS.open("rb") as file:
+        reasons = tomllib.load(file)
+    # Other libraries are imported once, before the processes part.
+    import numpy, pandas, pyarrow.parquet, scipy.stats, sklearn.ensemble, torch  # noqa: E401, F401, I001
+
+    killed, with_reason, alive = 0, 0, []
+    for number, mutant in enumerate(drawn, start=1):
+        tests, seconds = tests_of(mutant, ran, asked.seconds)
+        lives = not tests or survives(mutant, tests, 60 + 5 * seconds)
+        has_reason = mutant.name in reasons
+        killed, with_reason = killed + (not lives), with_reason + (lives and has_reason)
+        alive += [mutant] if lives and not has_reason else []
+        outcome = "killed" if not lives else "survives, with a reason" if has_reason else "SURVIVES"
+        print(
+            f"{number:4} {outcome:9} {mutant.file}:{mutant.lines[0]}  {mutant.before[:60]} -> {mutant.after[:60]}",
+            flush=True,
+        )
+    share = killed / max(len(drawn) - with_reason, 1)
+    print(f"{killed} of {len(drawn) - with_reason} killed ({share:.1%}), without {with_reason} that change nothing")
+    for mutant in alive:
+        print(f'"{mutant.name}" = ""')
+    raise SystemExit(share < AIM)
+
+
+if __name__ == "__main__":
+    main()
