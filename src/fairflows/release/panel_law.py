@@ -123,16 +123,15 @@ class PanelLaw:
         settings: dict[str, Any] = {"derive": derive, "key": key, "random_state": random_state}
         number = further = None
         if histories.has_several:
-            sizes = pd.DataFrame({ROWS: histories.size})
-            number = RowLaw.fit(sizes, cells, n_cells, derive=False, key=key, random_state=random_state)
+            number = histories.number_law(cells, n_cells, settings)
             if histories.varying or histories.steps is not None:
                 further = histories.further_law(cells, n_cells, texts, settings)
         first = histories.first_law(cells, n_cells, [text for text in texts if "previous." not in text], settings)
         laws = [first, *([] if further is None else [further])]
         computed = [found.column for law in laws for found in law.computed if isinstance(found, Formula)]
         hashes = RowHashes.of(list(whole), labels, [name for name in dict.fromkeys(computed) if name in whole], key)
-        of_rows, who = hashes.of_frame(histories.rows), histories.who
-        own = held_by_one(of_rows, who)
+        of_rows, who, whose = hashes.of_frame(histories.rows), histories.who, histories.whose
+        own = held_by_one(of_rows, whose)
         laws = [replace(law, row_hashes=hashes, own=own) for law in laws]
         of_panels = [_panel_hashes(found, who, is_ordered=histories.steps is not None) for found in of_rows]
         return cls(
@@ -144,7 +143,7 @@ class PanelLaw:
             further=laws[1] if len(laws) > 1 else None,
             stays=histories.stays,
             steps=histories.steps,
-            own=held_by_one(of_panels, np.arange(len(histories.size))),
+            own=held_by_one(of_panels, whose[histories.is_first]),
         )
 
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
@@ -233,7 +232,8 @@ class _Histories:
     rows: pd.DataFrame  # the columns of the table, and helpers that others are computed from
     names: list[Hashable]  # the columns of the table
     labels: list[Hashable]
-    who: IntArray
+    who: IntArray  # the person of each row
+    whose: IntArray  # the household, or else the person; nothing that only one of them has is drawn
     is_first: BoolArray
     size: IntArray  # number of rows of each person
     computed: list[Derived]  # relations within a row
@@ -248,22 +248,22 @@ class _Histories:
     ) -> _Histories:
         """Sort the rows, and find which columns follow from others in the same row, and which never change."""
         table, order = panels.rows, _order(panels, random_state)
-        rows, who = whole.iloc[order].reset_index(drop=True), panels.owner[order]
+        rows, who, whose = whole.iloc[order].reset_index(drop=True), panels.owner[order], table.households[order]
         is_first = np.diff(who, prepend=-1) > 0
         clock = [name for name in whole if name == table.time]
         declared = declared_columns(rows, labels, table.declared_kinds)
         drawn, computed = dict(rows.items()), list[Derived]()
         if derive:  # relations within a row are those of all rows, of the first as of further ones
             time_first = rows[[*clock, *(name for name in rows if name not in clock)]]
-            drawn, computed = find_derived(time_first, declared, who, labels, given=clock)
+            drawn, computed = find_derived(time_first, declared, whose, labels, given=clock)
         rows = rows.assign(**{str(name): column for name, column in drawn.items() if name not in rows})
         stays = [name for name, column in drawn.items() if name not in clock and _stays(column, is_first)]
         varying = [name for name in drawn if name not in (*stays, *clock)]
         kinds: dict[Hashable, str] = {name: "categorical" if name in declared else "" for name in rows}
         size = np.bincount(who)
         has_steps = bool(clock) and (size > 1).sum() >= FEWEST_PERSONS
-        steps = TimeSteps.of(str(table.time), rows[table.time], who, is_first) if has_steps else None
-        return cls(rows, list(whole), labels, who, is_first, size, computed, kinds, stays, varying, steps)
+        steps = TimeSteps.of(str(table.time), rows[table.time], whose, is_first) if has_steps else None
+        return cls(rows, list(whole), labels, who, whose, is_first, size, computed, kinds, stays, varying, steps)
 
     @property
     def has_several(self) -> bool:
@@ -276,6 +276,11 @@ class _Histories:
         numeric = [name for name in self.varying if name in rows and has_order(rows[name].dtype)]
         both = rows[numeric].join(_before(rows[numeric]))[~self.is_first]
         return [*proposed_rules(rows), *(text for n in numeric for text in proposed_rules(both[[n, previous(n)]]))]
+
+    def number_law(self, cells: IntArray, n_cells: int, settings: dict[str, Any]) -> RowLaw:
+        """Learn the law of the number of rows of a person."""
+        sizes = pd.DataFrame({ROWS: self.size})
+        return RowLaw.fit(sizes, cells, n_cells, persons=self.whose[self.is_first], **settings)
 
     def first_law(self, cells: IntArray, n_cells: int, rules: list[str], settings: dict[str, Any]) -> RowLaw:
         """Learn the law of the first row, given the number of rows."""
@@ -290,6 +295,7 @@ class _Histories:
             cells[self.who[self.is_first]],
             n_cells,
             first[self.labels] if self.labels else None,
+            persons=self.whose[self.is_first],
             kinds=self.kinds,
             computed=self.computed,
             rules=rules,
@@ -316,7 +322,7 @@ class _Histories:
             cells[self.who[at]],
             n_cells,
             rows[changing].iloc[at].reset_index(drop=True) if changing else None,
-            persons=self.who[at],
+            persons=self.whose[at],
             kinds=self.kinds,
             computed=self.computed,
             rules=rules,

@@ -260,7 +260,7 @@ class Release(TransformerMixin, BaseEstimator):
 
     def units(self, table: Table) -> Table:
         """Return the table itself, or its persons where these have cells."""
-        return Panels.of(table) if self.unit == "person" else table
+        return Panels.of(table, vars(self).get("form_")) if self.unit == "person" else table
 
     def _of_units(self, given: FitArguments) -> FitArguments:
         if self.unit == "row":
@@ -359,7 +359,7 @@ class Release(TransformerMixin, BaseEstimator):
             found.cells,
             found.n_cells,
             columns if columns.shape[1] else None,
-            persons=found.rows.persons.codes,
+            persons=given.households(found.rows.persons),
             kinds=declared_kinds(found.encoder, given),
             rules=self.rules,
             find_rules=self.find_rules,
@@ -374,7 +374,9 @@ class Release(TransformerMixin, BaseEstimator):
         """Return the rows of a table as the encoder sees them, checked."""
         check_is_fitted(self, "ledger_")
         X = materialised(X)
-        if self.form_ is not None and not isinstance(X, Panels):
+        if self.form_ is not None and isinstance(X, Panels):
+            X = Panels.of(X, self.form_)
+        elif self.form_ is not None:
             X, sensitive_features, persons = persons_with_summaries(
                 self.form_, self.encoder_, X, sensitive_features, persons
             )
