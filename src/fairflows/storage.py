@@ -77,7 +77,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.release.row_law": "RowLaw",
     "fairflows.release.panel_law": "PanelLaw",
     "fairflows.release.time_steps": "TimeSteps",
-    "fairflows.release.column_tree": "ColumnTree",
+    "fairflows.release.column_tree": "ColumnTrees",
     "fairflows.release.number_ranges": "NumberRanges",
     "fairflows.release.derived_columns": "Formula Lookup",
     "fairflows.release.rules": "Rule",

@@ -68,7 +68,7 @@ def test_version_and_help(run):
 
 
 DAMAGES = [cut_off, cut_out, doubled, flipped, swapped]
-COMMANDS = ["share", "encode", "certify", "check", "verify", "audit", "describe", "demo", "reproduce"]
+COMMANDS = ["share", "encode", "certify", "check", "verify", "audit", "describe", "demo", "reproduce", "watch"]
 
 
 def test_there_are_no_other_commands_and_few_options():

@@ -1,4 +1,4 @@
-"""ColumnTree: the law of one column given other columns, by a decision tree that is kept as plain arrays."""
+"""ColumnTrees: the law of one column given other columns, by decision trees that are kept as plain arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairflows.encoder.base import FloatArray, IntArray
 
 _MOST_PREDICTORS = 32
 _MOST_DEPTH = 24
-_LARGE, _MOST_LARGER = 16_000, 4  # persons of a table whose leaves hold ten; how many times more they hold at most
+_FEWEST_OF_PART = 14  # persons of a leaf of a tree that is grown on a part of them
 _MOST_CLASSES = 24  # of a classification tree: its time grows with them
 _FREQUENT = 0.02  # share of the rows from which on a value of a number is marked
 _PROFILES = 6  # numbers that describe a category of a longer list
@@ -35,15 +35,17 @@ class Predictor:
 
 
 @dataclass(frozen=True)
-class ColumnTree:
+class ColumnTrees:
     """The law of one column given the predictors, which are numbered.
 
-    A node compares the place of a predictor's level with a threshold. Numbers have their own order; the categories of a
-    predictor are ordered by the rates of the predicted column. The children of a leaf are the leaf itself.
+    It is that of a tree, or of several of which every draw takes one at random. A node compares the place of a
+    predictor's level with a threshold. Numbers have their own order; the categories of a predictor are ordered by the
+    rates of the predicted column. The children of a leaf are the leaf itself.
 
     Each leaf holds the frequencies of levels. All attributes are arrays of whole numbers.
     """
 
+    root: IntArray  # (n_trees,): the first node of each tree
     predictor: IntArray  # (n_nodes,)
     order: IntArray  # (n_nodes,): where the places of the predictor's levels begin in `place`
     threshold: IntArray  # (n_nodes,): at most this place is on the left
@@ -60,12 +62,13 @@ class ColumnTree:
         predictors: Sequence[Predictor],
         candidates: Sequence[int],
         persons: FloatArray,
+        parts: Sequence[npt.NDArray[np.bool_]],
         random_state: int,
-    ) -> ColumnTree:
-        """Grow the tree on some rows, then count levels over all rows.
+    ) -> ColumnTrees:
+        """Grow a tree on each part of the rows, then count levels over all rows.
 
-        `candidates` are the numbers of the predictors that the tree may split, `persons` is the inverse number of rows
-        of the person of each row.
+        `candidates` are the numbers of the predictors that trees may split, `persons` is the inverse number of rows of
+        the person of each row.
         """
         rows = np.flatnonzero(target.codes >= 0)
         n_grown = max(min(_ROWS_GROWN, _VALUES_GROWN // len(predictors)), _ROWS_COMPARED)
@@ -81,29 +84,39 @@ class ColumnTree:
         x = np.empty((len(rows), len(features)), dtype=np.float32)
         for j, (number, order) in enumerate(features):
             x[:, j] = order[predictors[number].codes[rows]]
-        feature, threshold, child = _grown(described, x, persons[rows], random_state)
+        fewest = FEWEST_PERSONS if len(parts) == 1 else _FEWEST_OF_PART
+        grown = []
+        for on in (part[rows] for part in parts):
+            grown.append(_grown(described[on], x[on], persons[rows[on]], fewest, random_state))
+        root = np.cumsum([0, *(len(threshold) for _, threshold, _ in grown)])
+        feature, threshold = (np.concatenate([tree[i] for tree in grown]) for i in range(2))
+        child = np.concatenate([tree[2] + first for tree, first in zip(grown, root, strict=False)])
         predictor = np.array([number for number, _ in features])[feature]
         order = np.cumsum([0, *(len(order) for _, order in features)])[feature]
         place, nothing = np.concatenate([order for _, order in features]), np.empty(0, dtype=np.int64)
-        tree = cls(predictor, order, threshold, child, place, nothing, nothing, nothing)
-        leaf = np.empty(len(target.codes), dtype=np.int64)
-        for part in np.array_split(np.arange(len(leaf)), len(leaf) // 2**15 + 1):
-            known = np.stack([predictor.codes[part] for predictor in predictors[: int(tree.predictor.max()) + 1]])
-            leaf[part] = tree.leaves(known)
-        return replace(tree, **_frequencies(leaf, target, len(tree.threshold)))
+        trees = cls(root[:-1], predictor, order, threshold, child, place, nothing, nothing, nothing)
+        leaf = np.empty((len(trees.root), len(target.codes)), dtype=np.int64)
+        for some in np.array_split(np.arange(leaf.shape[1]), leaf.shape[1] // 2**15 + 1):
+            known = np.stack([predictor.codes[some] for predictor in predictors[: int(trees.predictor.max()) + 1]])
+            for leaves, first in zip(leaf, trees.root, strict=True):
+                leaves[some] = trees.leaves(known, np.full(len(some), first))
+        return replace(trees, **_frequencies(leaf, target, len(trees.threshold)))
 
     def draw(self, known: IntArray | None, n: int, generator: np.random.Generator) -> IntArray:
         """Draw levels for n rows, given the codes of the predictors (`leaves`); None for the law of all rows."""
-        leaf = np.full(n, len(self.threshold)) if known is None else self.leaves(known)
+        if known is None:
+            leaf = np.full(n, len(self.threshold))
+        else:
+            leaf = self.leaves(known, self.root.take(generator.integers(len(self.root), size=n)))
         begin, end = self.start.take(leaf), self.start.take(leaf + 1)
         row = begin + (generator.random(n) * (end - begin)).astype(np.int64)
         return self.level.take(self.total.searchsorted(row, side="right"))
 
-    def leaves(self, known: IntArray) -> IntArray:
-        """Return the leaf of each row, given the codes of the predictors, shape (n_predictors, n_rows)."""
+    def leaves(self, known: IntArray, root: IntArray) -> IntArray:
+        """Return the leaf of each row below a root, given the codes of the predictors, shape (n_predictors, n_rows)."""
         n = known.shape[1]
         codes, first = known.ravel(), self.predictor * n
-        node, row = np.zeros(n, dtype=np.int64), np.arange(n)
+        node, row = root, np.arange(n)
         reached, waiting = node.copy(), row
         while len(row):
             for _ in range(_STEPS):
@@ -119,24 +132,19 @@ class ColumnTree:
 def _frequencies(leaf: IntArray, target: Predictor, n_nodes: int) -> dict[str, IntArray]:
     """Count the levels in each leaf, and in all rows, which come last."""
     is_drawn = target.codes >= 0
-    node, level = leaf[is_drawn], target.codes[is_drawn]
-    node = np.concatenate([node, np.full(len(node), n_nodes)])
-    pair, count = np.unique(node * target.n_levels + np.tile(level, 2), return_counts=True)
+    level = target.codes[is_drawn]
+    node = np.concatenate([leaf[:, is_drawn], np.full((1, len(level)), n_nodes)])
+    pair, count = np.unique(node * target.n_levels + level, return_counts=True)
     total = np.cumsum(count)
     entry = np.searchsorted(pair, np.arange(n_nodes + 2) * target.n_levels)
     return {"start": np.append(0, total)[entry], "level": pair % target.n_levels, "total": total}
 
 
 def _grown(
-    described: FloatArray | IntArray, x: npt.NDArray[np.float32], persons: FloatArray, random_state: int
+    described: FloatArray | IntArray, x: npt.NDArray[np.float32], persons: FloatArray, fewest: int, random_state: int
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return feature, threshold and children of the nodes of a tree whose leaves hold at least ten persons each.
-
-    The leaves of a small table hold more, because trees of small leaves remember their rows: persons of the table would
-    be nearer to a drawn row than others are.
-    """
+    """Return feature, threshold and children of the nodes of a tree whose leaves hold at least so many persons each."""
     n_persons = float(persons.sum())
-    fewest = int(FEWEST_PERSONS * np.clip(np.sqrt(_LARGE / n_persons), 1, _MOST_LARGER))
     if n_persons < 2 * fewest:
         return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64)
     kind = DecisionTreeClassifier if described.ndim == 1 else DecisionTreeRegressor

@@ -5,35 +5,51 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 from joblib import Parallel, delayed
 
 from fairflows.display import tracked
 from fairflows.encoder.base import FloatArray, IntArray
-from fairflows.release.column_tree import ColumnTree, Predictor, level_means, main_directions, standardised
+from fairflows.release.column_tree import ColumnTrees, Predictor, level_means, main_directions, standardised
 from fairflows.release.drawn_columns import DrawnColumns
 
 _COORDINATES = 6  # of a cell
 _MOST_LEVELS = 64  # of a column that count for the coordinates
 _MOST_CANDIDATES = 128  # predictors of a column in a wide table
 _ROWS_COMPARED = 2_000
+_LARGE = 16_000  # persons of a table of which one tree is grown for each column
+_TREES, _PART = 5, 0.6  # of a smaller table: trees, and the share of the persons that each is grown on
 
 
 def fit_trees(
     drawn: DrawnColumns, cells: IntArray, n_cells: int, persons: IntArray, random_state: int
-) -> tuple[IntArray, dict[Hashable, ColumnTree]]:
+) -> tuple[IntArray, dict[Hashable, ColumnTrees]]:
     """Return the coordinates of cells, (n_coordinates, n_cells), and the tree of each column that is not given."""
     columns, targets, n_given = drawn.predictors(), drawn.targets(persons), drawn.n_given
     coordinates = _coordinates(columns[n_given:], cells, n_cells)
     predictors = [*(Predictor(ranks[cells], n_cells, True) for ranks in coordinates), *columns]
-    persons_each = 1 / np.bincount(persons)[persons]
+    persons_each, parts = 1 / np.bincount(persons)[persons], _parts(persons, random_state)
     # The last trees take longest, and are begun first. scikit-learn grows trees without Python's lock.
     fits = [
-        delayed(ColumnTree.fit)(target, predictors, before, persons_each, random_state)
+        delayed(ColumnTrees.fit)(target, predictors, before, persons_each, parts, random_state)
         for target, before in zip(targets, _candidates(predictors, n_given, len(targets)), strict=True)
     ]
     fitted = Parallel(n_jobs=-1, prefer="threads", return_as="generator")(reversed(fits))
     trees = list(tracked(fitted, "fitting columns", len(fits)))[::-1]
     return coordinates, dict(zip(list(drawn.parts)[n_given:], trees, strict=True))
+
+
+def _parts(persons: IntArray, random_state: int) -> list[npt.NDArray[np.bool_]]:
+    """Return the rows that each tree of a column is grown on.
+
+    One tree of a small table would remember its rows if its leaves were small, and say little if they were large: of
+    several, grown on other persons each, a draw takes one at random.
+    """
+    n = int(persons.max()) + 1
+    if n >= _LARGE:
+        return [np.ones(len(persons), dtype=bool)]
+    generator = np.random.default_rng(random_state)
+    return [(generator.permutation(n) < _PART * n)[persons] for _ in range(_TREES)]
 
 
 def _coordinates(columns: list[Predictor], cells: IntArray, n_cells: int) -> IntArray:

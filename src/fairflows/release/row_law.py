@@ -13,7 +13,7 @@ import pandas as pd
 from fairflows.display import tracked
 from fairflows.encoder.base import IntArray
 from fairflows.exceptions import DataError
-from fairflows.release.column_tree import ColumnTree
+from fairflows.release.column_tree import ColumnTrees
 from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup
 from fairflows.release.drawn_columns import DrawnColumns, Part, joined_columns
 from fairflows.release.law_trees import fit_trees
@@ -44,7 +44,7 @@ class RowLaw:
     .. math:: \hat p(x \mid j) = \prod_{d=1}^{D} \hat p_d(x_d \mid c_j, x_1, …, x_{d-1})
 
     for cell j with coordinates c_j: the main directions in which the means of cells differ, and the mean of column d.
-    Each factor is a decision tree (`ColumnTree`). A category is drawn by its frequency in the leaf, a number by the
+    Each factor is a decision tree (`ColumnTrees`). A category is drawn by its frequency in the leaf, a number by the
     frequency of its range, and then within the range (`NumberRanges`). Leaves and ranges hold at least ten persons.
     Columns that follow from others are computed (`fairflows.release.derived_columns`).
 
@@ -70,7 +70,7 @@ class RowLaw:
     coordinates: IntArray
     given: dict[Hashable, Part]  # levels of the columns that are known when a row is drawn
     parts: dict[Hashable, Part]  # levels of the columns that are drawn, in the order in which they are drawn
-    trees: dict[Hashable, ColumnTree]  # predictors are the coordinates, then the columns in the order above
+    trees: dict[Hashable, ColumnTrees]  # predictors are the coordinates, then the columns in the order above
     computed: list[Derived]  # how the other columns are computed, in order
     # Range of each column that is computed by a formula, and whether it has gaps.
     limits: dict[Hashable, tuple[float, float, bool]]
