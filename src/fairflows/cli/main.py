@@ -263,7 +263,12 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     named = find_names(frame, [*reading.sensitive, *(reading.label or []), *filter(None, [reading.identifier]), *drop])
     reading = replace(reading, drop=[*drop, *named])
     table = reading.table(frame, file.name)
-    units = Panels.of(table) if table.has_histories and reading.most_rows is None else table
+    units, refused = table, ""
+    if table.has_histories and reading.most_rows is None:
+        try:
+            units = Panels.of(table)
+        except DataError as error:  # which `share` would raise
+            refused = str(error)
     if isinstance(units, Panels):
         checked_rules(reading.rules or (), units)
     else:
@@ -272,7 +277,8 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
         table.random_rows(0, reading.most_rows)  # raises if a person has more
     typer.echo(repr(table))
     _print_frame(table.columns().reset_index(), title="Columns")
-    for finding in [*named.values(), *columns_of_own_values(table).values(), *find_problems(table)]:
+    found = [*named.values(), *columns_of_own_values(table).values(), *filter(None, [refused]), *find_problems(table)]
+    for finding in found:
         typer.echo(f"! {with_options(finding)}")
     if rules := proposed_rules(table.X):
         typer.echo(

@@ -261,7 +261,7 @@ class Release(TransformerMixin, BaseEstimator):
 
     def units(self, table: Table) -> Table:
         """Return the table itself, or its persons where these have cells."""
-        return Panels.of(table) if self.unit == "person" else table
+        return Panels.of(table, vars(self).get("form_")) if self.unit == "person" else table
 
     def _of_units(self, given: FitArguments) -> FitArguments:
         if self.unit == "row":
@@ -376,7 +376,9 @@ class Release(TransformerMixin, BaseEstimator):
         """Return the rows of a table as the encoder sees them, checked."""
         check_is_fitted(self, "ledger_")
         X = materialised(X)
-        if self.form_ is not None and not isinstance(X, Panels):
+        if self.form_ is not None and isinstance(X, Panels):
+            X = Panels.of(X, self.form_)
+        elif self.form_ is not None:
             X, sensitive_features, persons = persons_with_summaries(
                 self.form_, self.encoder_, X, sensitive_features, persons
             )

@@ -257,6 +257,7 @@ class Watch:
         """Return group and cell of one row of each new person as one number, their hashes, and who is not counted."""
         release, of_table = self._release, self._release.released_table
         assert of_table is not None
+        table = release.units(table)
         is_known = group_numbers(release.groups_, table.a) >= 0
         not_counted = {"rows of other groups": int((~is_known).sum())}
         part, hashes = table.take(is_known), np.empty(0, np.uint64)
