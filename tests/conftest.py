@@ -175,11 +175,23 @@ def few_measured():
 
 @pytest.fixture(scope="module")
 def few_components():
-    """Mixtures have one or two components, where how well they fit is not the question."""
+    """Mixtures have one or two components and splines few steps, where how well they fit is not the question."""
     from fairflows.density import MixtureDensity
+    from fairflows.encoder import flow_densities
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(inspect.unwrap(MixtureDensity.__init__).__kwdefaults__, "max_components", 2)
+        patch.setattr(flow_densities, "_STEPS", (10, 10))
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_draws():
+    """Bounds by draws from a model have few of them, where how tight they are is not the question."""
+    from fairflows.certificate import certify
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certify, "_DRAWS", 20_000)
         yield
 
 

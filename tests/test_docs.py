@@ -18,7 +18,7 @@ import sklearn
 
 import fairflows
 
-pytestmark = pytest.mark.usefixtures("few_trees", "few_measured", "few_components")
+pytestmark = pytest.mark.usefixtures("few_trees", "few_measured", "few_components", "few_draws")
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -14,6 +14,7 @@ from fairflows.bounds.derived import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
     from matplotlib.axes import Axes
     from rich.progress import Progress
 
@@ -23,7 +24,21 @@ ShowProgress = Callable[[int, int | None, str], None]
 
 CardPart = str | Sequence[str] | Sequence[tuple[str, str]]
 
+Hear = Callable[[str, int | None, int | None], None]
+"""Called with the stage that begins; or with the work inside it, what is done of it, and of how much."""
+
 _stages: ContextVar[Progress | None] = ContextVar("stages", default=None)
+_hear: ContextVar[Hear | None] = ContextVar("hear", default=None)
+
+
+@contextmanager
+def listening(hear: Hear) -> Iterator[None]:
+    """Let a function hear what the work inside says; the function stops the work by raising an error."""
+    before = _hear.set(hear)
+    try:
+        yield
+    finally:
+        _hear.reset(before)
 
 
 @contextmanager
@@ -41,6 +56,8 @@ def stages() -> Iterator[None]:
 
 def say(text: str) -> None:
     """Print the stage of the work that begins, with the time so far, if it is done within `stages`."""
+    if hear := _hear.get():
+        hear(text, None, None)
     if bars := _stages.get():
         line = f"[{bars.tasks[0].elapsed:5.0f} s] {' '.join(text.split())}"
         bars.console.print(line, markup=False, highlight=False)
@@ -49,7 +66,10 @@ def say(text: str) -> None:
 @contextmanager
 def progress_bar(verb: str, *, enabled: bool = False) -> Iterator[ShowProgress]:
     """Show a bar if it is enabled or within `stages`: the verb, the bar, a text, and the time left."""
-    around = _stages.get()
+    around, hear = _stages.get(), _hear.get()
+    if hear is not None:
+        yield lambda done, total, text: hear(verb, done, total)
+        return
     if around is None and not enabled:
         yield lambda done, total, text: None
         return
@@ -87,13 +107,15 @@ def _bars(*, transient: bool = False) -> Progress:
     return Progress(*shown, console=console, transient=transient, redirect_stdout=is_read)
 
 
-def html_card(heading: str, *parts: CardPart, badge: tuple[str, str] | None = None) -> str:
+def html_card(
+    heading: str, *parts: CardPart, badge: tuple[str, str] | None = None, picture: Markup | None = None
+) -> str:
     """Return a result as HTML for a notebook, without scripts or style sheets, and with all text escaped.
 
     The parts are sentences, lists of sentences, and lists of names with a text; the badge is a word to put before the
-    heading, white on the colour that comes with it.
+    heading, white on the colour that comes with it; the picture, which is SVG, comes below the heading.
     """
-    return _template().render(heading=heading, parts=parts, badge=badge)
+    return _template().render(heading=heading, parts=parts, badge=badge, picture=picture or "")
 
 
 @cache
@@ -124,6 +146,16 @@ class Bound:
         return f"≥ {rounded_down(self.value, 3)}" if self.colour == ATTACK else f"≤ {rounded_up(self.value, 3)}"
 
 
+def axes_of(ax: Axes | None, width: float, height: float) -> Axes:
+    """Return the axes that are given, else those of a new figure of this size."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    axes: Axes = plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return axes
+
+
 def draw_bounds(
     bounds: Sequence[Bound], axes: Axes | None = None, *, target: float | None = None, percent: bool = False
 ) -> Axes:
@@ -132,10 +164,7 @@ def draw_bounds(
     Lower bounds point to the right, from where the truth begins; upper ones are bars that end at a mark. With `percent`
     there is a second scale above, of (1 + Δ)/2 in percent.
     """
-    if axes is None:
-        import matplotlib.pyplot as plt
-
-        axes = plt.subplots(figsize=(6.5, 1.3 + 0.28 * len(bounds)), layout="constrained")[1]
+    axes = axes_of(axes, 6.5, 1.3 + 0.28 * len(bounds))
     end = min(1.0, max(0.1, 1.25 * max([bound.value for bound in bounds] + [target or 0])))
     for i, bound in enumerate(reversed(bounds)):
         value, colour = bound.value, bound.colour

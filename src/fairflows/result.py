@@ -9,7 +9,7 @@ import warnings
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replace_
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pandas as pd
 from msgspec import Meta
@@ -20,7 +20,7 @@ from fairflows.certificate.counting import Counted
 from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
-from fairflows.certificate.model_hash import model_hash
+from fairflows.certificate.model_hash import model_hash, origin_of
 from fairflows.certificate.notices import earlier_notices
 from fairflows.certificate.releases import ReleasedRows, new_release
 from fairflows.certificate.statements import table_statement
@@ -31,6 +31,7 @@ from fairflows.exports import EXPORTED, export_files
 from fairflows.release.release import Release
 from fairflows.report import statement_words, table_words
 from fairflows.report.page import Report
+from fairflows.report.people import draw_people, guesses_of_100, people_svg
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import BatchFindings, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
@@ -42,6 +43,9 @@ from fairflows.table.json_text import read_as, read_document
 from fairflows.table.reading import TextFormat, read_frame
 from fairflows.table.table import Table
 from fairflows.worth.usefulness import Usefulness
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Kind = Literal["csv", "parquet"]
 RUN, MODEL, FORMAT = "run.json", "model", 1
@@ -65,6 +69,7 @@ class Run:
     missing_group: MissingGroup = "error"
     missing_label: MissingLabel = "error"
     grouping: Grouping | None = None
+    columns: list[str]  # its features, which the model need not all know
     rows: int
     random_state: int
 
@@ -81,6 +86,7 @@ class Run:
             missing_group=table.missing_group,
             missing_label=table.missing_label,
             grouping=table.grouping,
+            columns=list(map(str, table.X)),
             rows=len(table),
             random_state=random_state,
         )
@@ -91,11 +97,17 @@ class Run:
         names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label")
         return {name: getattr(self, name) for name in names}
 
-    def table_of(self, path: Path, model: Encoder, text_format: TextFormat | None = None) -> Table:
-        """Read a later file: the columns that the model knows, read and grouped as its own rows were."""
+    def table_of(
+        self, path: Path, model: Encoder, text_format: TextFormat | None = None, *, is_own: bool = False
+    ) -> Table:
+        """Read a later file: the columns that the model knows, read and grouped as its own rows were.
+
+        Of its own file all columns are read: a release that was drawn again has some that its cells do not need.
+        """
         schema = table_schema(model, self.sensitive, self.label, self.grouping)
         frame = read_frame(path, schema, self.identifier, text_format)
-        known = {*map(str, model.schema_.kinds), *self.sensitive, *self.label, self.identifier}
+        features = self.columns if is_own else map(str, model.schema_.kinds)
+        known = {*features, *self.sensitive, *self.label, self.identifier}
         return Table(
             frame[[name for name in frame if name in known]],
             name=path.name,
@@ -252,7 +264,7 @@ class Shared:
                 certificate, released = of_whole_file(certificate, found), found.released
                 certificate = replace_(certificate, model=model_hash(release, release.key_))
             certificate = naming_released_file(certificate, shared, n_rows, kinds_of(to_arrow(self.table).schema))
-            with new_release(released, certificate.model, shared, out / name) as number, new_folder(out) as side:
+            with new_release(released, origin_of(release), shared, out / name) as number, new_folder(out) as side:
                 certificate = replace_(certificate, releases=number).sealed(release.key_)
                 save(release, side / MODEL)
                 os.replace(shared, side / name)
@@ -278,6 +290,20 @@ class Shared:
         digests = {**certificate.released_files, "report-public.html": public}
         return texts | export_files(certificate, self.table, name, n_rows, digests)
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw of 100 guesses of the group those that are right: before, after, and by a coin.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Axes to draw on; a new figure when not given.
+        """
+        return draw_people(self._guesses, ax)
+
+    @property
+    def _guesses(self) -> list[tuple[str, float]]:
+        return guesses_of_100(self.certificate, self.report.contents["before"])
+
     def __repr__(self) -> str:
         return table_words.shared_text(self)
 
@@ -285,7 +311,7 @@ class Shared:
         parts = [part for name, texts in table_words.sections(self) for part in (f"{name}:", texts)]
         return html_card(
             statement_words.meaning(self.certificate), table_words.question(self), table_words.guesses(self), *parts,
-            badge=statement_words.badge(self.certificate),
+            badge=statement_words.badge(self.certificate), picture=people_svg(self._guesses),
         )  # fmt: skip
 
 

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds.planning import TARGETS
 from fairflows.certificate.about import About
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import certify
+from fairflows.certificate.model_hash import origin_of
 from fairflows.certificate.releases import ReleasedRows, check_record, record_key
 from fairflows.display import say
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, check_choice, warn_user
+from fairflows.release.drawn_again import draw_again
 from fairflows.release.fitted_cells import held_out_parts
 from fairflows.release.release import Release
 from fairflows.report.page import Report, report_contents
-from fairflows.result import Run, Shared
+from fairflows.result import CERTIFICATE, MODEL, Run, Shared
+from fairflows.storage import load
 from fairflows.table.frames import to_pandas
 from fairflows.table.names import check_numbers, columns_of_own_values
 from fairflows.table.prospects import check_groups
 from fairflows.table.table import Table
 from fairflows.tradeoff import check_target
 from fairflows.worth.measured import MeasuredRelease, second_release
+from fairflows.worth.usefulness import Usefulness
 from fairflows.worth.usefulness import usefulness as measure
 
 Method = Literal["tree", "cells", "cells-without-attribute"]
@@ -54,6 +61,7 @@ def share(
     about: About | None = None,
     random_state: int = 0,
     quick: bool = False,
+    again: Shared | str | Path | None = None,
 ) -> Shared:
     """Turn a table into one that can be shared: fit, attack, certify and measure.
 
@@ -104,6 +112,11 @@ def share(
         Seed of the split and of training, but never of keys, coins and drawn rows.
     quick : bool, default=False
         Leave out adversaries and measurements of the table's worth, but no statement.
+    again : Shared or path, default=None
+        An earlier result, saved, or its folder, from whose cells the rows are drawn. Persons of earlier tables keep
+        their cell, so that all releases together, linked by person, tell no more than the cell does. New persons get a
+        cell by the population cut, and columns may be others. Method, target, δ and cells are those of the earlier
+        release, and nothing is attacked or measured.
 
     Returns
     -------
@@ -127,6 +140,9 @@ def share(
         for said in own.values():
             warn_user(said)
         table = table.without(own)
+    if again is not None:
+        of_rows = {"output": output, "rules": rules, "find_rules": find_rules, "derive": derive, "with_score": score}
+        return _shared_again(*_earlier(again), table, of_rows, about)
     settings: dict[str, Any] = {"output": output, "unit": unit, "delta": delta, "spend": spend, "most_rows": most_rows}
     settings |= {
         "rules": rules,
@@ -176,12 +192,61 @@ def share(
     contents = report_contents(
         release, table, certificate, audit=after, before=before, usefulness=worth, split=f"{split}{told}"
     )
+    return _result(release, table, rows, certificate, contents, worth, after, before)
+
+
+def _earlier(again: Shared | str | Path) -> tuple[Release, Certificate]:
+    """Return the release and the certificate of an earlier result; raise unless it was saved as it is."""
+    if isinstance(again, str | Path):
+        release, certificate = load(Path(again) / MODEL), Certificate.read(Path(again) / CERTIFICATE)
+    else:
+        release, certificate = again.release, again.certificate
+    if not isinstance(release, Release) or not certificate.released_files:
+        raise DataError("again takes a result of `share` that was saved, because the new certificate names its own.")
+    if certificate.sealed(release.key_).seal != certificate.seal:
+        raise DataError("again takes a result as it was saved; its certificate was changed since.")
+    return release, certificate
+
+
+def _shared_again(
+    first: Release, earlier: Certificate, table: Table, settings: dict[str, Any], about: About | None
+) -> Shared:
+    """Share a table from the cells of an earlier release."""
+    say("fitting the law of rows to the cells that persons keep")
+    release = draw_again(first, table, origin_of(first), **settings)
+    cells = release.released_table.kept_cells(table.persons, release.key_)  # type: ignore[union-attr]
+    rows = release.draw(cells)
+    say("certifying")
+    certificate = certify(release, table, target=earlier.target, delta=earlier.delta, about=about)
+    sha256 = hashlib.sha256(earlier.to_json().encode()).hexdigest()  # of its file
+    certificate = replace(certificate, previous=(*earlier.previous, sha256), target_by=earlier.target_by)
+    certificate = certificate.sealed(release.key_)
+    split = (
+        f"{len(table):,} rows, all of them released, from the cells of an earlier release. Nothing was attacked or "
+        "measured, which takes another release of the same persons."
+    )
+    say("writing the report")
+    contents = report_contents(release, table, certificate, split=split)
+    return _result(release, table, rows, certificate, contents)
+
+
+def _result(
+    release: Release,
+    table: Table,
+    rows: pd.DataFrame,
+    certificate: Certificate,
+    contents: dict[str, Any],
+    worth: Usefulness | None = None,
+    after: Audit | None = None,
+    before: Audit | None = None,
+) -> Shared:
+    """Return the result, its rows in random order."""
     shuffled = rows
-    if unit == "row":  # persons are in a random order already
+    if release.unit == "row":  # persons are in a random order already
         order = np.random.default_rng().permutation(len(rows))  # from the system's entropy: no seed repeats it
         shuffled = rows.iloc[order].reset_index(drop=True)
     seen = ReleasedRows.of(table.X, table.persons, record_key())
-    run = Run.of(table, random_state)
+    run = Run.of(table, release.random_state)
     return Shared(shuffled, certificate, worth, after, before, release, Report(contents), run, seen)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,9 @@ from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError, warn_user
 from fairflows.release.released_table import count_cells
 from fairflows.table.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MEASURES = ("distance", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
 _N_DRAWS = 10_000  # from each group that Δ is estimated from, with a standard error below 0.005
@@ -77,6 +81,18 @@ class Frontier:
                 f"No model of the frontier has target = {target}; the closest has distance {distance.min():.3f}."
             )
         return self.encoders[place]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the models, Δ against accuracy, and the mean of each strength with its 95 % interval.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Axes to draw on; a new figure when not given.
+        """
+        from fairflows.report.pictures import draw_frontier
+
+        return draw_frontier(self, ax)
 
     def __repr__(self) -> str:
         diverged = int(self.measured["distance"].isna().sum())

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from fairflows import DataError, bounds
 from fairflows.bounds.cells import cells_to_merge
@@ -111,7 +112,9 @@ def test_a_group_without_persons_gives_one():
     assert bounds.cell_upper_bound([[10, 20], [0, 0]], 0.05) == 1
 
 
-@pytest.mark.parametrize("counts", [[1, 2, 3], [[1, 2, 3]], [[1, -2], [3, 4]], [[1, np.nan], [3, 4]]])
+@pytest.mark.parametrize(
+    "counts", [[1, 2, 3], [[1, 2, 3]], [[1, -2], [3, 4]], [[1, np.nan], [3, 4]], np.empty((3, 2, 0))]
+)
 def test_other_things_than_counts_are_refused(counts):
     with pytest.raises(DataError, match="counts must"):
         bounds.cell_upper_bound(counts, 0.05)
@@ -146,3 +149,22 @@ def test_the_certificate_stays_within_its_plan_as_often_as_was_planned(distance)
     upper = np.array([bounds.cell_upper_bound(drawn, 0.05) for drawn in counts])
     assert 0.86 < (upper <= bounds.planned_cell_bound(laws, n, 0.05, chance=0.9)).mean() < 0.95
     assert upper.mean() == pytest.approx(bounds.planned_cell_bound(laws, n, 0.05), abs=0.001)
+
+
+def test_the_certificate_of_fare_and_the_bound_of_weissman_are_their_formulas():
+    """A bound that is too wide covers, too: here each part is computed by hand."""
+    base, cells, totals = np.array([700.0, 300.0]), np.array([[420.0, 280.0], [90.0, 210.0]]), np.array([500.0, 480.0])
+    alpha = [1 / (2 * beta.ppf(0.005 / 2, m, 1000 - m + 1)) for m in base]
+    posterior = beta.ppf(1 - 0.04 / 2 / 2, cells + 1, cells.sum(axis=0) - cells)
+    t = np.minimum(np.max([a * part for a, part in zip(alpha, posterior, strict=True)], axis=0), max(alpha))
+    mean = t @ totals / totals.sum() + (t.max() - t.min()) * np.sqrt(np.log(1 / 0.005) / (2 * totals.sum()))
+    assert bounds.fare_upper_bound(base, cells, totals, 0.05) == pytest.approx(2 * mean - 1)
+    observed = np.abs(cells[0] / 700 - cells[1] / 300).sum() / 2
+    radius = sum(np.sqrt(2 / n * np.log(2 * (2**2 - 2) / 0.05)) for n in (700, 300)) / 2
+    assert bounds.weissman_upper_bound(cells, 0.05) == pytest.approx(observed + radius)
+    assert bounds.weissman_upper_bound([[5], [9]], 0.05) == 0, "a single cell cannot deviate"
+    for wrong in ((base * [1, 0], cells, totals), (base, cells, totals * 0)):
+        with pytest.raises(DataError, match="needs rows of both groups"):
+            bounds.fare_upper_bound(*wrong, 0.05)
+    with pytest.raises(DataError, match="needs persons of both groups"):
+        bounds.weissman_upper_bound([[5, 3], [0, 0]], 0.05)

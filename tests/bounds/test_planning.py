@@ -5,7 +5,16 @@ import pytest
 
 from fairflows import DataError
 from fairflows.bounds.blocks import blocks_upper_bound, even_blocks, foreseen_blocks_bound
-from fairflows.bounds.planning import ENOUGH_CELLS, known_half, lowest_target, most_cells, plan_cells
+from fairflows.bounds.planning import (
+    ENOUGH_CELLS,
+    TARGETS,
+    _expected_blocks,
+    expected_cell_distance,
+    known_half,
+    lowest_target,
+    most_cells,
+    plan_cells,
+)
 
 SIZES = [(6667, 3333), (1333, 667), (1000, 900, 800)]
 
@@ -98,3 +107,22 @@ def test_the_lowest_target_is_the_first_that_can_be_planned():
 def test_wrong_deltas_are_refused():
     with pytest.raises(DataError, match="delta"):
         plan_cells([100, 100], 0.1, 1.5)
+
+
+@pytest.mark.parametrize("k", [2, 3, 7])
+@pytest.mark.parametrize("spend", [0, 0.05, 0.5, 0.95])
+def test_blocks_that_are_expected_are_those_of_all_persons_and_none_is_empty(k, spend):
+    n = np.array([100, 41])
+    blocks = _expected_blocks(n, k, spend)
+    assert blocks.shape == (2, k)
+    assert (blocks >= 1).all()
+    np.testing.assert_array_equal(blocks.sum(axis=1), n + 1)
+
+
+def test_many_persons_have_the_first_target():
+    assert plan_cells([20_000, 20_000], None, 0.01).target == TARGETS[0] == 0.1
+
+
+def test_one_person_of_each_group_is_enough_for_an_expected_distance():
+    mean, _ = expected_cell_distance(np.full((2, 2), 0.5), [1, 1])
+    assert 0 < mean[0, 1] < 1

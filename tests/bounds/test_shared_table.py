@@ -4,6 +4,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from scipy.stats import hypergeom
 
 from fairflows import DataError
 from fairflows.bounds import shared_table
@@ -133,3 +134,28 @@ def test_wrong_input_is_refused():
         known_share_distance([[10, 10], [10, 10]], 1)
     with pytest.raises(DataError, match="a group has none"):
         table_distance([[10, 10], [0, 0]])
+
+
+def test_an_empty_cell_changes_nothing():
+    counts = np.array([[40, 30, 30], [35, 25, 40]])
+    with_empty = np.insert(counts, 1, 0, axis=1)
+    for share in (0.1, 0.5):
+        assert known_share_distance(with_empty, share) == pytest.approx(known_share_distance(counts, share))
+
+
+def test_the_law_of_a_cell_is_hypergeometric():
+    for n, count, left in ((30, 12, 15), (30, 0, 7), (30, 30, 7), (5000, 11, 2500), (9, 1, 1)):
+        values, F = shared_table._rest_law(n, count, left)
+        whole = np.arange(left + 1)
+        truth = hypergeom(n, count, left).cdf(whole)
+        found = np.concatenate([[0.0], F])[np.searchsorted(values, whole / left + 1e-12, side="right")]
+        np.testing.assert_allclose(found, truth, atol=1e-9)
+
+
+def test_the_bound_on_drawn_rates_is_its_formula():
+    def of_pair(a, b, n_pairs):
+        s2 = 1 / a + 1 / b
+        return np.sqrt(s2 * (1 + 7 * (a + b) / (2 * a * b)) / 2 * np.log(2 * n_pairs / 0.05))
+
+    assert drawn_rates_upper_bound(0.01, [900, 400], 7, 0.05) == pytest.approx(0.01 + of_pair(900, 400, 1))
+    assert drawn_rates_upper_bound(0, [900, 400, 250], 7, 0.05) == pytest.approx(of_pair(400, 250, 3))

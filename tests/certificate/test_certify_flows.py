@@ -36,6 +36,8 @@ def test_two_gaussians(distance):
     assert truth <= certificate.model_upper <= truth + 0.006
     assert [(s.name, s.delta) for s in certificate.statements] == [("model row", 0.001)]
     assert certificate.status == ("MODEL_ONLY" if certificate.model_upper < 1 else "NOT_MET")
+    assert certificate.model_with_gaps is None, "no gap was measured"
+    assert "gaps" not in repr(certificate)
 
 
 def test_a_true_density_is_not_refuted():
@@ -74,7 +76,12 @@ def test_single_gaussians_on_two_humps_are_refuted(two_humps, attacked):
     assert 0.25 < certificate.attack_lower < 0.41
     assert certificate.status == "REFUTED"
     assert "the densities err by at least" in repr(certificate)
-    assert certificate.density_gap_lower["0"] > 0.15, "the density of the two humps is the wrong one"
+    gaps = certificate.density_gap_lower
+    assert gaps["0"] > 0.15, "the density of the two humps is the wrong one"
+    assert certificate.model_with_gaps == pytest.approx(certificate.model_upper + sum(gaps.values()))
+    assert "Δ̂ + gaps = " in repr(certificate)
+    assert "no promise, because the gaps may be larger than measured" in repr(certificate)
+    assert certificate.target < certificate.model_with_gaps, "and it decides on no status"
     assert verify(certificate, encoder, test)
 
 

@@ -360,6 +360,8 @@ FORGERIES = {
     "half known": {("statements", 0, "known_half"): lambda d: d - 0.001},
     "a tenth known": {("statements", 0, "known", "0.1"): lambda d: d - 0.001},
     "bound on persons to come": {("statements", 1, "distance"): lambda d: 0.95 * d},
+    "delta of the table": {("statements", 0, "delta"): lambda delta: 0.01},
+    "no delta of the blocks": {("statements", 1, "delta"): lambda delta: 0.0},
     "delta of the blocks": {("statements", 1, "delta"): lambda delta: 2 * delta},
     "delta that was asked for": {("delta",): lambda delta: 2 * delta},
     "persons that the tree was cut at": {("statements", 1, "persons", "0"): lambda n: n + 1},

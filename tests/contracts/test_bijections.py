@@ -255,3 +255,9 @@ def test_an_unfitted_zuko_flow_is_taken_as_it_is():
 def test_flows_that_cannot_be_stacked_or_decoded_are_refused(flow, options, message):
     with pytest.raises(DataError, match=message):
         Zuko(flow, 2, **options)
+
+
+def test_passive_features_of_ones_own_are_kept_for_as_many_features():
+    own = NeuralSpline(3, n_blocks=2, hidden=(4,), n_groups=2, seeds=SEEDS, passive=[[0], [1, 2]])
+    assert own.anew(3, n_groups=2, seeds=SEEDS).passive == [[0], [1, 2]]
+    assert own.anew(5, n_groups=2, seeds=SEEDS).passive == NeuralSpline(5, n_blocks=2, n_groups=2, seeds=SEEDS).passive

@@ -1,5 +1,7 @@
 """FairFlow as its users meet it."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ from pandas.testing import assert_frame_equal
 from scipy.stats import norm
 from torch.distributions import MultivariateNormal
 
-from fairflows import DataError, FairFlow, frontier
+from fairflows import DataError, DataWarning, FairFlow, frontier, load, save
 from fairflows.bounds import statistical_distance
 from fairflows.density import MixtureDensity
 from fairflows.paper.gaussians import make_gaussians, make_shifted_gaussians, make_three_groups
@@ -217,3 +219,37 @@ def test_wrong_rows(mixed, fitted):
         FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=few)
     with pytest.raises(DataError, match="reads the names of persons from 'person' .* which these rows lack"):
         fitted.transform(mixed.X.reset_index(drop=True), sensitive_features=mixed.a)
+
+
+def test_history_holds_the_losses_of_every_epoch(tmp_path):
+    table, densities = make_gaussians(400, random_state=0)
+    encoder = FairFlow(0.25, density=densities, n_epochs=6, ramp_epochs=3).fit(table)
+    losses = encoder.history_.to_frame()
+    assert list(losses) == ["task", "KL", "joint"]
+    assert losses.index.tolist() == list(range(6))
+    np.testing.assert_allclose(losses["joint"][3:], (0.25 * losses["KL"] + 0.75 * losses["task"])[3:], rtol=1e-4)
+    drawn = [line.get_ydata() for line in encoder.history_.plot().get_lines()]
+    np.testing.assert_array_equal(drawn, losses.to_numpy().T)
+    save(encoder, tmp_path / "model")
+    pd.testing.assert_frame_equal(load(tmp_path / "model").history_.to_frame(), losses)
+
+
+def test_a_loaded_flow_without_noise_needs_no_identifier_to_encode_the_same(tmp_path):
+    table, _ = make_gaussians(400, random_state=0)
+    settings = {"density": MixtureDensity(1), "smoothing": 0, "dequantise": False, "n_epochs": 2}
+    encoder = FairFlow(**settings).fit(table)
+    save(encoder, tmp_path / "model")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        Z, again = (e.transform(table.X, sensitive_features=table.a) for e in (encoder, load(tmp_path / "model")))
+    pd.testing.assert_frame_equal(Z, again)
+
+
+def test_fresh_noise_is_warned_of_once():
+    table, _ = make_gaussians(200, random_state=0)
+    encoder = FairFlow(density=MixtureDensity(1), smoothing=0.2, n_epochs=1).fit(table)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        one, two = (encoder.transform(table.X, sensitive_features=table.a) for _ in range(2))
+    assert [str(w.message)[:13] for w in found if issubclass(w.category, DataWarning)] == ["No identifier"]
+    assert (np.abs(np.asarray(one) - np.asarray(two)) > 0).all(), "every call has noise of its own"

@@ -14,6 +14,7 @@ import fairflows as ff
 from fairflows import DataError
 from fairflows.release.panel_law import PanelLaw
 from fairflows.table.panels import Panels
+from fairflows.table.persons import Persons
 
 pytestmark = [
     pytest.mark.usefixtures("few_trees", "few_measured"),
@@ -265,6 +266,42 @@ def test_changes_of_a_person_at_the_cut_leave_the_structure_as_it_is(rows):
     assert model_hash(one.structure_, key) == model_hash(other.structure_, key)
     assert model_hash(one.split_scores_, key) == model_hash(other.split_scores_, key)
     assert not np.array_equal(one.tree_.threshold, other.tree_.threshold)
+
+
+def test_later_rows_are_summarised_as_those_of_the_table_were(release):
+    """A later table that does not name its time, or whose numbers are all whole, has the same cells."""
+    new = known_tables.histories(300, 21)
+    with_time = release.read(table(new))
+    without = release.read(Panels.of(table(new, time=None)))
+    columns = new.drop(columns=["sex", "repaid", "person"])
+    frame = release.read(columns, new["sex"].to_numpy(), Persons.of(new["person"]))
+    for other in (without, frame):
+        pd.testing.assert_frame_equal(with_time.X.reset_index(drop=True), other.X.reset_index(drop=True))
+        assert (release.cells(with_time) == release.cells(other)).all()
+    with pytest.raises(DataError, match="'year' must be known in every row"):
+        release.read(table(new.assign(year=new["year"].where(new.index > 3)), time=None))
+
+
+def test_nothing_that_only_one_household_has_is_drawn(rows):
+    whole = rows.assign(house=rows["person"].str[3:].astype(int) // 2)
+    mine = whole["house"] == 7
+    whole.loc[mine, "town"] = "Oz"
+    assert whole.loc[mine, "person"].nunique() == 2
+    drawn = {
+        household: PanelLaw.fit(Panels.of(table(whole, household=household, drop=drop)), np.zeros(N, int), 1).sample(
+            np.zeros(4 * N, int), np.random.default_rng(0)
+        )["town"]
+        for household, drop in (("house", []), (None, ["house"]))
+    }
+    assert "Oz" not in set(drawn["house"])
+    assert "Oz" in set(drawn[None]), "two persons have it"
+
+
+def test_a_watch_counts_later_persons_once(release, tmp_path):
+    watched = ff.watch(release, tmp_path / "watch.json", bound=0.3)
+    watched.update(table(known_tables.histories(500, 31)))
+    assert watched.persons == 500
+    assert watched.moved is None
 
 
 def attacked(summaries: pd.DataFrame, group: np.ndarray) -> float:

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from fairflows import DataError
-from fairflows.release.drawn_columns import DrawnColumns
+from fairflows.release.drawn_columns import DrawnColumns, _is_code
 from fairflows.release.row_law import RowLaw
 
 TOWNS = ["Bonn", "Kiel", "Trier", "Ulm"]
@@ -271,3 +271,25 @@ def test_whole_numbers_in_disguise_are_categories():
     declared = RowLaw.fit(X, np.zeros(n, dtype=int), 1, y, kinds={"code": "discrete", "age": "categorical"})
     assert {name for name, part in declared.parts.items() if not hasattr(part, "grid")} == {"age", "y"}
     assert set(law.sample(np.zeros(9_000, dtype=int))["code"]) == set(code)
+
+
+def test_a_row_that_is_drawn_again_changes_in_one_column():
+    """Unless it breaks a rule, a row keeps all levels but one, such as a gap that few rows have."""
+    X, cells, y = people()
+    law, generator = RowLaw.fit(X, cells, 4, y), np.random.default_rng(0)
+    known = law.coordinates.take(cells[:500], axis=1)
+    codes = law._draw_codes(known, None, generator)
+    is_broken = np.arange(500) < 250
+    new = law._draw_codes(known, codes, generator, is_broken)
+    changed = np.sum([codes[name] != new[name] for name in codes], axis=0)
+    assert changed[~is_broken].max() == 1
+    assert changed[is_broken].max() > 1
+
+
+def test_numbers_whose_rates_differ_by_chance_alone_are_no_codes():
+    rng = np.random.default_rng(0)
+    numbers, noise = pd.Series(rng.integers(0, 40, 3_000)), rng.random((20, 3_000)) < 0.5
+    apart = rng.random(40)[numbers] < 0.5
+    assert sum(_is_code(numbers, label.astype(np.int64)) for label in noise) <= 2
+    assert _is_code(numbers, apart.astype(np.int64))
+    assert not _is_code(numbers, (numbers > 20).astype(np.int64).to_numpy()), "rates in order"

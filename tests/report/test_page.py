@@ -1,5 +1,7 @@
 """The report: what it says is what the certificate says, whatever the data are called."""
 
+import base64
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -126,6 +128,17 @@ def test_everything_that_comes_from_data_is_escaped():
     assert page.count(escape(EVIL)) > 20
 
 
+def test_the_public_page_runs_its_own_script_alone():
+    """Texts of the certificate stand in the page as JSON, and end no element; the policy names the script's hash."""
+    page = Report(contents("</script><script>alert(1)</script>")).to_html(public=True)
+    assert page.count("<script") == page.count("</script") == 3
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'" in page
+    held = re.search(r'<script type="application/json" id="certificate">(.*?)</script>', page, re.DOTALL)[1]
+    assert json.loads(held)["sensitive"] == ["</script><script>alert(1)</script>"]
+
+
 def test_odd_names_are_text():
     name = '$x$ & "quoted" {{ 7 * 7 }} a_b^2 město 年齢 ' + "x" * 200
     page = Report(contents(name)).to_html()
@@ -162,6 +175,7 @@ ABOUT = {
     "recipient": "students, who know nobody in it", "valid_until": "2027-12-31",
     "population": {"period": "2024", "place": "Ulm", "frame": "the register"},
 }  # fmt: skip
+TARGET = "at most 55.0 of 100 guesses between two groups are right (Δ ≤ 0.1)"
 
 
 def first_box(made):
@@ -175,13 +189,13 @@ def test_the_first_box_says_who_issues_it_for_what_and_until_when(public):
         re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", first_box(Report(short(certificate=stated)).to_html(public=public)))
     )
     assert lines == {
-        "issued": "2026-03-01", "issuer": "Office of Statistics", "contact": "data@office.example",
+        "target": TARGET, "issued": "2026-03-01", "issuer": "Office of Statistics", "contact": "data@office.example",
         "purpose": "teaching", "recipient": "students, who know nobody in it", "population": "2024, Ulm, the register",
         "valid until": "2027-12-31",
     }  # fmt: skip
     bare = Report(short(certificate=certificate(n={"town": 900, "m": 1100}))).to_html(public=public)
     lines = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", first_box(bare)))
-    assert lines == {"issued": "2026-03-01", "valid until": "until refuted"}, "what is not stated has no line"
+    assert lines == {"target": TARGET, "issued": "2026-03-01", "valid until": "until refuted"}
 
 
 def test_the_headline_is_the_first_statement():

@@ -153,6 +153,28 @@ def test_rows_of_one_household_are_not_shared(run, tmp_path, more):
     assert rows_of_one_house(by_house) == 0
 
 
+def test_histories_of_one_household_are_not_shared():
+    """Two persons of a household have the same income in three years."""
+    rng, n = np.random.default_rng(0), 600
+    person, year = np.repeat(np.arange(n), 3), np.tile([2001, 2002, 2003], n)
+    income = rng.lognormal(10, 0.5, (n // 2, 3))[person // 2, year - 2001]
+    rare = np.minimum(rng.geometric(0.02, n // 2), 150)[person // 2]
+    rows = pd.DataFrame({"year": year, "income": income, "rare": rare, "house": person // 2, "person": person})
+    rows["sex"] = rng.choice(["f", "m"], n)[person]
+    of_one = rows.groupby("rare")["house"].transform("nunique") == 1
+    found = {}
+    for household in (None, "house"):
+        table = ff.Table(
+            rows, sensitive="sex", identifier="person", time="year", household=household, kinds={"rare": "categorical"},
+            drop=[] if household else ["house"],
+        )  # fmt: skip
+        shared = ff.share(table, target=0.3, quick=True)
+        assert shared.release.unit == "person"
+        found[household] = [shared.table["income"].isin(income).sum(), shared.table["rare"].isin(rare[of_one]).sum()]
+    assert min(found[None]) > 0
+    assert found["house"] == [0, 0]
+
+
 def test_households_are_asked_for_only_where_numbers_are_fine():
     assert not [*values_of_households(table(cents=NUMBERS / 100, coarse=AGE / 8, own=INCOME + np.arange(N)))]
     assert len([*values_of_households(table(income=INCOME))]) == 1

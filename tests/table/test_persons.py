@@ -228,3 +228,10 @@ def test_floats_that_stand_for_several_persons_are_refused(dtype, bits):
     assert Persons.of(pd.Series([last, last - 1], dtype=dtype)).names.tolist() == [str(last), str(last - 1)]
     with pytest.raises(DataError, match=rf"floats up to {2**bits}, and from 2\^{bits} on .* several persons"):
         Persons.of(pd.Series([1, 2**bits], dtype=dtype))
+
+
+def test_persons_of_equal_weight():
+    """(Σm)²/Σm² for the rows m of each person in a group: 1 + 2 + 3 rows stand for 36/14 persons."""
+    persons = Persons.of(["a", "b", "b", "c", "c", "c", "d", "d"])
+    found = persons.equal_weight(np.array([0, 0, 0, 0, 0, 0, 1, 0]), 3)
+    np.testing.assert_allclose(found, [49 / 15, 1, 0])

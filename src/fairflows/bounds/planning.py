@@ -200,7 +200,7 @@ def _expected_blocks(n: Int[IntArray, " K"], k: int, spend: float) -> Int[IntArr
     cut = np.clip(np.round(rates * n).astype(np.int64), right, n - (k - right))
     return np.stack(
         [
-            np.concatenate([even_blocks(int(m - c), k - right), even_blocks(int(c), right)])
+            np.concatenate([even_blocks(int(m - c), k - right), even_blocks(int(c) - 1, right)])
             for m, c in zip(n, cut, strict=True)
         ]
     )
@@ -314,21 +314,20 @@ def rows_needed(target: float, delta: float, shares: ArrayLike = (0.5, 0.5)) -> 
     return np.ceil(shares * (cell_radius(shares, delta).max() / target) ** 2).astype(np.int64)
 
 
-def check_reachable(n: Mapping[str, int], delta: float, *, target: float | None = None, n_models: int = 1) -> None:
+def check_reachable(n: Mapping[str, int], delta: float, *, target: float | None = None) -> None:
     """Refuse a target Δ that so many persons cannot show, even if the cells reveal nothing; say how many it takes.
 
-    `n` are the persons of each group that will be counted, by the group's name; several models share them out evenly,
-    each at its part of δ. Without a target, nothing is refused.
+    `n` are the persons of each group that will be counted, by the group's name. Without a target, nothing is refused.
     """
     if target is None:
         return
     if target == 0:
         raise DataError("target must be above 0 for a release of cells: no number of persons proves Δ = 0.")
-    sizes, delta_each = np.array(list(n.values()), dtype=np.int64), checked_delta(delta) / n_models
-    if float(cell_radius(sizes // n_models, delta_each).max()) <= target:
+    sizes, delta = np.array(list(n.values()), dtype=np.int64), checked_delta(delta)
+    if float(cell_radius(sizes, delta).max()) <= target:
         return
     shares = sizes / sizes.sum() if sizes.all() else np.full(len(sizes), 1 / len(sizes))
-    needed = n_models * rows_needed(target, delta_each, shares)
+    needed = rows_needed(target, delta, shares)
     have = ", ".join(f"{count:,} of {group!r}" for group, count in n.items())
     take = ", ".join(f"{count:,} of {group!r}" for group, count in zip(n, needed.tolist(), strict=True))
     raise DataError(

@@ -65,9 +65,10 @@ class Certificate:
     ----------
     status : {"CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"}
         REFUTED: new persons contradict the law of blocks. Else CERTIFIED: the statement about the table is within the
-        target, or where there is none, the bound on the true distribution of a random row. Else REFUTED: the attack
-        reached more than the model-based bound allows. Else MODEL_ONLY: the model-based bound is within the target.
-        Else NOT_MET. Without a target a bound below 1 counts as within it.
+        target, and so is that about all releases together, if there is one; or without a table, the bound on the true
+        distribution of a random row. Else REFUTED: the attack reached more than the model-based bound allows. Else
+        MODEL_ONLY: the model-based bound is within the target. Else NOT_MET. Without a target a bound below 1 counts as
+        within it.
     statements : tuple of Statement
         What is stated, each with its own probability of error. All of them hold together except with probability of
         the sum.
@@ -85,7 +86,10 @@ class Certificate:
     about : About
         Issuer, purpose, recipient, population and the like, as the issuer states them.
     previous : tuple of str
-        SHA-256 of the certificates of earlier releases that it covers together with this one.
+        SHA-256 of the certificates of earlier releases that it covers together with this one, oldest first.
+    membership : dict
+        Number of persons of all these releases, by where they are: in all of them, in this one alone, in this one and
+        some others, or not in this one.
     notices : tuple of str
         Dated notices about the certificates that stood in its place before.
     columns : tuple of str
@@ -154,6 +158,7 @@ class Certificate:
     labels: tuple[str, ...] = ()
     about: About = field(default_factory=About)
     previous: tuple[Annotated[str, Meta(pattern="^[0-9a-f]{64}$")], ...] = ()
+    membership: dict[str, Annotated[int, Meta(ge=0)]] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     most_rows: Annotated[int, Meta(ge=1)] = 1
     look: Annotated[int, Meta(ge=0)] = 1
@@ -360,9 +365,10 @@ def status_of(statements: Iterable[Statement], target: float | None = None) -> S
     judged = {s.about: s.judged(target) for s in statements if (s.law, s.given, s.group) == of_row}
     tested, attack, model = judged.get("new persons"), judged.get("attack"), judged.get("model")
     headline = judged.get("table") or judged.get("population")
+    is_together_within = "together" not in judged or judged["together"].is_within
     if tested is not None and tested.contradicts:
         return "REFUTED"
-    if headline is not None and headline.is_within:
+    if headline is not None and headline.is_within and is_together_within:
         return "CERTIFIED"
     if attack is not None and model is not None and attack.distance > model.distance:
         return "REFUTED"

@@ -26,7 +26,14 @@ from fairflows.certificate.certificate import Assumption, Certificate, Released,
 from fairflows.certificate.counting import Counted
 from fairflows.certificate.looks import Looks, RecordedLook, open_looks
 from fairflows.certificate.model_hash import model_hash
-from fairflows.certificate.statements import Law, Statement, blocks_statement, held_out_statement, table_statement
+from fairflows.certificate.statements import (
+    Law,
+    Statement,
+    blocks_statement,
+    held_out_statement,
+    table_statement,
+    undisclosed_statement,
+)
 from fairflows.encoder.base import IntArray, LatentLaw, Model, Traits, cells_of, fitted_model
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.release.released_table import ReleasedTable, count_cells
@@ -227,6 +234,8 @@ class Case:
         """Whether the counted rows are known to be of different persons."""
         if self.table is not None:
             n_persons, n_rows = len(self.table.person), int(self.table.counts.sum())
+            if self.table.together is not None:  # whose persons are those of all releases
+                n_persons = n_rows
         else:
             n_persons, n_rows = self.rows.persons.n if self.rows.persons.named else 0, len(self.rows)
         return "person" if n_persons == n_rows else "row"
@@ -256,6 +265,7 @@ class Case:
             issued=datetime.now(UTC).date().isoformat(),
             about=self.about,
             labels=self.labels,
+            membership={} if self.table is None or self.table.together is None else self.table.together.membership,
             columns=tuple(dict.fromkeys([*self.model.output_.dtypes, *self.labels])),
             n=self.n,
             n_cells=self.n_cells,
@@ -288,10 +298,11 @@ class Case:
 
     def _statements_of_table(self, table: ReleasedTable) -> Iterator[Statement]:
         """State the table that the release was fitted to, and persons to come by the law of its trees."""
-        counted = Counted.of(table.counts, (), with_label=bool(self.labels))
-        is_one_row_each = np.array_equal(table.persons_behind, table.counts.sum(axis=(0, 2)))
-        behind = dict(zip(self.groups, table.persons_behind.tolist(), strict=True))
-        yield table_statement(counted.printed(self.groups), {} if is_one_row_each else behind)
+        if table.together is not None and not self.labels:
+            yield undisclosed_statement("table", table.counts.sum(axis=0), self.groups)
+            yield undisclosed_statement("together", table.together.counts, self.groups)
+        else:
+            yield self._counted_table(table)
         if self.trees is None or table.blocks is None or self.labels:
             return  # a label does not follow from a cell
         yield blocks_statement(dict(zip(self.groups, map(tuple, table.blocks.tolist()), strict=True)), self.delta)
@@ -299,6 +310,13 @@ class Case:
             yield statement_on_new_persons(
                 self._counts(self._new_persons(table)).sum(axis=0), table.blocks, self.groups
             )
+
+    def _counted_table(self, table: ReleasedTable) -> Statement:
+        """State the table that the release was fitted to, with its counts."""
+        counted = Counted.of(table.counts, (), with_label=bool(self.labels))
+        is_one_row_each = np.array_equal(table.persons_behind, table.counts.sum(axis=(0, 2)))
+        behind = dict(zip(self.groups, table.persons_behind.tolist(), strict=True))
+        return table_statement(counted.printed(self.groups), {} if is_one_row_each else behind)
 
     def _new_persons(self, table: ReleasedTable) -> Table:
         """Return one row of each person who is not in the table; raise if there are none."""
@@ -528,6 +546,7 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "drawn together": c.released == "panel",
         "groups": traits.needs_attribute,
         "table": case.table is not None,
+        "together": case.table is not None and case.table.together is not None,
         "persons to come": by_trees,
         "one tree": by_trees,
         "independent": is_counted,
@@ -548,6 +567,7 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "not comparable": not is_comparable,
     }
     facts = {
+        "another": "A release that it does not name" if case.table and case.table.together else "Another release",
         "what": f"{what} {'are' if c.labels or c.released == 'panel' else 'is'}",
         "kept": "keep their cell" if case.trees is not None and len(case.trees.person) else "are not encoded again",
         "others": "persons" if c.released == "panel" else "rows",

@@ -97,7 +97,7 @@ def check(
         wrong = "The producer's list of files is about another certificate, or this one was changed since."
         results.append(Result("list", "FAILED", wrong))
         listed = None
-    results += _notices(path)
+    results += [*_notices(path), *_previous(path, document)]
     if document.about.is_over:
         results.append(
             Result("validity", "FAILED", f"Its issuer states that it was valid until {document.about.valid_until}.")
@@ -134,6 +134,32 @@ def _notices(path: Path) -> Iterator[Result]:
         yield Result("notice", "FAILED", f"{notice.date}: {notice.text}")
 
 
+def _previous(path: Path, c: Certificate) -> Iterator[Result]:
+    """Follow the certificates of earlier releases, in this folder and those beside it; compare cells and groups."""
+    if not c.previous:
+        return
+    folder = path.resolve().parent
+    others = {*folder.glob("*.json"), *folder.parent.glob("*/*.json")}
+    by_hash = {file_sha256(other): other for other in sorted(others) if other.is_file()}
+    for number, sha256 in enumerate(c.previous, 1):
+        found = by_hash.get(sha256)
+        if found is None:
+            text = f"Release {number} of {len(c.previous) + 1}: its certificate (SHA-256 {sha256[:12]}…) is not here."
+            yield Result("previous", "note", text)
+            continue
+        earlier = Certificate.read(found)
+        same = [
+            (part.n_cells, list(part.n), part.find("population") and part.find("population").blocks)  # type: ignore[union-attr]
+            for part in (c, earlier)
+        ]
+        if same[0] != same[1] or earlier.previous != c.previous[: number - 1]:
+            yield Result("previous", "FAILED", f"Release {number} ({found}) is not of the same cells.")
+        else:
+            text = f"Release {number} of {len(c.previous) + 1}, of {earlier.issued}, is of the same cells ({found})."
+            yield Result("previous", "ok", text)
+            yield from _notices(found)
+
+
 # Statements ---------------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +179,10 @@ def _check_statements(c: Certificate) -> Iterator[Result]:
         if spending.verdict == "FAILED":
             return
     for statement in c.statements:
-        if statement.about == "table":
+        if statement.by == "undisclosed":
+            text = "Its counts are not printed, because beside earlier ones they would tell who came and left."
+            yield Result(f"bound, {statement.about}", "note", f"Δ = {rounded_up(statement.distance, 6)}. {text}")
+        elif statement.about == "table":
             yield from _compared(c, statement, table_statement(_counts_of(statement), statement.persons))
         elif statement.by == "blocks":
             again = blocks_statement(statement.blocks, statement.delta)
@@ -202,6 +231,10 @@ def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:
         yield "The law of cells says nothing about true labels, which are released, too"
     if (s.counts is None) != (s.by not in ("counted", "held-out")):
         yield "It states a distance that is counted, and no counts that show it, or counts of something else"
+    if (s.by == "undisclosed" or s.about == "together") and not c.previous:
+        yield "It states releases together, and names no earlier one"
+    if s.by == "undisclosed":
+        return
     if s.about == "table":
         yield from _faults_of_table(s, c)
     elif s.by == "blocks":
@@ -236,7 +269,7 @@ def _faults_of_blocks(s: Statement, c: Certificate) -> Iterator[str]:
     else:
         for group, n in c.n.items():
             n_cut = sum(s.blocks[group]) - 1
-            if n_cut != s.persons.get(group) or n_cut > n:
+            if n_cut != s.persons.get(group) or (n_cut > n and not c.previous):
                 yield f"The blocks of {group!r} are not those of the persons that it names"
 
 

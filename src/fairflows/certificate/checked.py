@@ -35,7 +35,7 @@ class Checked:
         failed = sum(result.verdict == "FAILED" for result in self.results)
         if failed:
             return f"Do not rely on this certificate: {failed} {'checks' if failed > 1 else 'check'} failed."
-        has_counts = any(statement.counts for statement in self.certificate.statements)
+        has_counts = any(statement.counts or statement.blocks for statement in self.certificate.statements)
         shown = "the bounds follow from the counts" if has_counts else "nothing is certified of the true distribution"
         if not self:
             return f"{shown.capitalize()}; that a file belongs to the certificate is only claimed."

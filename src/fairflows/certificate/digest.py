@@ -8,7 +8,7 @@ have a SHA-256; those of all rows, sorted, after the names and kinds of the colu
     SHA-256( "fairflows contents 1" LF  { length ":" name length ":" kind } LF  { SHA-256( { length ":" value } ) } )
 
 So a file of one row more, or of one value that was changed, has another digest, and a second table cannot be found with
-the same one. A browser computes it from a CSV file in some lines of JavaScript: see docs/how-to/check-a-certificate.md.
+the same one. A browser computes it from a CSV file by `fairflows/report/check.js`.
 """
 
 from __future__ import annotations

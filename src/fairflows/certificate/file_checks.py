@@ -42,6 +42,8 @@ def difference_from_counts(path: Path, headline: Statement, kinds: Mapping[str, 
     """
     n_rows, n_counted, found, persons = 0, sum(headline.n.values()), Counter[str](), set[str]()
     has_cells = released == "cell" and list(kinds) == ["cell"]  # a column of the table may have this name
+    if released == "panel" and PERSON not in kinds:
+        return f"It has no column {PERSON!r}, but persons were counted."
     for columns in released_columns(path, kinds):
         n_rows += len(next(iter(columns.values())))
         if released == "panel":

@@ -10,6 +10,7 @@ from typing import Any
 import joblib
 import pandas as pd
 
+from fairflows.encoder.base import Model
 from fairflows.storage import TAG, State, Writer, state_of
 from fairflows.table.keys import Secret, fingerprint
 from fairflows.table.ledger import Ledger
@@ -29,6 +30,14 @@ def model_hash(model: object, key: Secret) -> str:
     of another library's classes has one, too.
     """
     return fingerprint([json.dumps(_Describer().write(model, "model"), sort_keys=True)], key)
+
+
+def origin_of(model: Model) -> str:
+    """Return the hash of the release whose cells a model gives: its own, or the first one's that it draws again from.
+
+    Releases from the same cells are one release in the record: linked, they tell no more.
+    """
+    return getattr(model, "origin_", "") or model_hash(model, model.key_)
 
 
 class _Describer(Writer):

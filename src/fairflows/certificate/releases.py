@@ -142,6 +142,13 @@ def check_record() -> None:
             pass
 
 
+def recorded_releases() -> list[dict[str, Any]]:
+    """Return the user's recorded releases, latest first: the date, the file, and which release of its rows it is."""
+    with open_records(RELEASES) as (folder, key):
+        facts = [_read(path, key)[0] for path in sorted(folder.glob("*.npz"), reverse=True)]
+    return [dict(zip(_FACTS, each, strict=True)) for each in facts]
+
+
 @contextmanager
 def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: Path) -> Iterator[int]:
     """Count a release of rows, and record it if the block, in which its file takes its place, ends well.
@@ -218,12 +225,15 @@ def _warn(again: list[str], perhaps: list[str]) -> None:
     linked = "Every release has its own tree, and two of them, linked, may tell the group"
     if again:
         times = f"{len(again)} time{'s' * (len(again) > 1)}, last on {again[-1][:10]}"
-        warn_user(f"Some of these rows were released before ({times}). {linked}: share one of them only.")
+        warn_user(
+            f"Some of these rows were released before ({times}). {linked}: share one of them only, or draw again from "
+            "the cells of the first (again=...)."
+        )
     elif perhaps:
         warn_user(
             f"Some of these rows may have been released before, on {perhaps[-1][:10]}: what is known of both tables "
             f"agrees more than by chance, or shows no difference. {linked}. If they are the same persons, share one of "
-            "them only. Public files do not state it."
+            "them only, or draw again from the cells of the first (again=...). Public files do not state it."
         )
 
 

@@ -7,7 +7,7 @@ A new kind of statement takes an entry of `FOUND_BY`, a function that makes it, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Literal
 
@@ -15,14 +15,15 @@ import numpy as np
 from msgspec import Meta
 
 from fairflows.bounds.arguments import FloatArray
-from fairflows.bounds.blocks import blocks_upper_bound
+from fairflows.bounds.blocks import IntArray, blocks_upper_bound
 from fairflows.bounds.cells import merged_distance, merged_upper_bound
 from fairflows.bounds.shared_table import known_share_distance, table_distance
 
-Subject = Literal["table", "population", "new persons", "model", "attack", "density"]
+Subject = Literal["table", "together", "population", "new persons", "model", "attack", "density"]
 Law = Literal["row", "person"]
 FOUND_BY: dict[Subject, tuple[str, ...]] = {
-    "table": ("counted",),
+    "table": ("counted", "undisclosed"),
+    "together": ("undisclosed",),
     "population": ("blocks", "held-out"),
     "new persons": ("test",),
     "model": ("model",),
@@ -87,15 +88,18 @@ class Statement:
 
     Attributes
     ----------
-    about : {"table", "population", "new persons", "model", "attack", "density"}
-        The subject. "table": the rows of the table that is shared. "population": the true distribution, and so persons
-        who come later. "new persons": some of them, who test the law of blocks. "model": the estimated densities.
-        "attack": an adversary that was run. "density": the distance between an estimated density and the truth.
+    about : {"table", "together", "population", "new persons", "model", "attack", "density"}
+        The subject. "table": the rows of the table that is shared. "together": all rows of a person in this release
+        and the earlier ones that the certificate names, of persons who are in all of them. "population": the true
+        distribution, and so persons who come later. "new persons": some of them, who test the law of blocks. "model":
+        the estimated densities. "attack": an adversary that was run. "density": the distance between an estimated
+        density and the truth.
     by : str
-        How the number was found. "counted": rows of the table counted by cell. "blocks": the law of cells that were cut
-        at order statistics. "held-out": persons counted by cell whom the model has not seen. "test": new persons
-        counted by cell. "model": a sum over the model's own laws, or draws from them. "adversary": test persons whom an
-        adversary classified.
+        How the number was found. "counted": rows of the table counted by cell. "undisclosed": the same, whose counts
+        are not printed, because beside earlier ones they would tell who came and left. "blocks": the law of cells that
+        were cut at order statistics. "held-out": persons counted by cell whom the model has not seen. "test": new
+        persons counted by cell. "model": a sum over the model's own laws, or draws from them. "adversary": test persons
+        whom an adversary classified.
     law : {"row", "person"}
         Whether it is about a random row of the release, or about a random row of a random person.
     given : str or None
@@ -117,7 +121,8 @@ class Statement:
     known_half : float or None
         Of a table: the 95 % point of Δ(½).
     persons : dict
-        Of a table in which persons have several rows: for each group, the number of persons of equal weight. By
+        Of a table in which persons have several rows: for each group, the number of persons of equal weight. Of
+        releases together: the persons who are in all of them, in tens. By
         blocks: how many the tree was cut at. Of new persons: how many were counted.
     p_value : float or None
         Of new persons: the probability of a distance as large as theirs, if the law of blocks holds.
@@ -176,7 +181,7 @@ class Statement:
         if self.is_lower or self.given is not None or self.about == "new persons" or target is None:
             return replace(self, met=None)
         met = self.distance <= target
-        if self.about == "table":
+        if self.about in ("table", "together"):
             has_few = self.counts is not None and any(self.counts.merged.values())
             met = met and self.known_half is not None and self.known_half <= target and not has_few
         return replace(self, met=bool(met))
@@ -205,6 +210,31 @@ def table_statement(counts: CellCounts, persons: Mapping[str, float]) -> Stateme
         known_half=point,
         persons=dict(persons),
     )
+
+
+def undisclosed_statement(about: Subject, counts: IntArray, groups: Sequence[str]) -> Statement:
+    """State how far apart the groups of some persons are, one row of each, without their counts (K, k).
+
+    Numbers are rounded to the safe side, because counts of a few persons could be computed from all their digits.
+    """
+    known, point = {}, 0.0
+    for f in KNOWN_SHARES:  # the last of which is a half
+        mean, point = known_share_distance(counts, f)
+        known[f"{f:g}"] = _thousandths(mean)
+    tens = counts.sum(axis=1) // 10 * 10
+    return Statement(
+        about=about,
+        by="undisclosed",
+        distance=_thousandths(table_distance(counts)),
+        known=known,
+        known_half=_thousandths(point),
+        persons=dict(zip(groups, tens.astype(float).tolist(), strict=True)) if about == "together" else {},
+    )
+
+
+def _thousandths(distance: float) -> float:
+    """Round a distance up to thousandths."""
+    return min(1.0, math.ceil(1_000 * distance - 1e-9) / 1_000)
 
 
 def blocks_statement(blocks: Blocks, delta: float) -> Statement:

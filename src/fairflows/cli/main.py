@@ -128,6 +128,10 @@ def share(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the model, the key and all files of an earlier result.")
     ] = False,
+    again: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an earlier result, from whose cells the rows are drawn.", show_default=False),
+    ] = None,
     *,
     reading: Reading,
 ) -> None:
@@ -137,13 +141,15 @@ def share(
     identifier; where persons have several rows, these are together under a fresh number), `certificate.json`,
     `report-public.html` for the receiver, `report.html`, `report.json` and the private model.
 
+    With `--again` persons of the earlier table keep their cell, and the certificate covers all these releases together.
+
     Exit code 0: this table is within the target (with `--require population`, persons to come too). 1: it is not. 2:
     bad input. 70: a bug in fairflows. 130: interrupted.
 
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
     from fairflows.certificate.about import About
-    from fairflows.result import check_place
+    from fairflows.result import check_place, read_run
     from fairflows.sharing import share as make
     from fairflows.table.folders import locked
     from fairflows.table.prospects import find_problems
@@ -152,10 +158,13 @@ def share(
     check_place(out, file, replace=replace)
     stated = None if about is None else About.read(about)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
+    if again is not None and (reading.sample is not None or again.resolve() == out.resolve()):
+        raise DataError("again draws a whole file into another folder: the earlier certificate stays where it is.")
+    grouping = None if again is None else read_run(again).grouping
     with locked(out, wait=False), stages():
         say(f"reading {file}")
         frame, time_formats = reading.frame(file)
-        table = reading.table(frame, file.name)
+        table = reading.table(frame, file.name, grouping)
         table.time_formats = time_formats
         if reading.identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
@@ -177,6 +186,7 @@ def share(
             about=stated,
             random_state=random_state,
             quick=quick,
+            again=again,
         )
         whole = None if reading.sample is None else file
         shared = shared.save(out, kind=kind, replace=replace, whole=whole, text_format=reading.text_format)
@@ -213,6 +223,27 @@ def _print_shared(shared: Shared, out: Path, kind: Kind) -> None:
     typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
 
 
+@app.command(name="app")
+def page(
+    file: Annotated[Path | None, typer.Argument(help="CSV, Excel or Parquet file.", show_default=False)] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; by default a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
+) -> None:
+    """Share and check tables on a page in the browser. Nothing leaves this machine.
+
+    Needs the extra: pip install "fairflows[app]"
+
+    Example: `fairflows app loans.csv`
+    """
+    try:
+        from fairflows.app.server import serve
+    except ImportError as error:
+        raise DataError(f"the page needs {error.name}: pip install 'fairflows[app]'.") from None
+    if file is not None and not file.is_file():
+        raise DataError(f"{file}: there is no such file.")
+    serve(file, port=port, browser=browser, say=typer.echo)
+
+
 @app.command()
 @with_group(Reading)
 def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
@@ -232,7 +263,12 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     named = find_names(frame, [*reading.sensitive, *(reading.label or []), *filter(None, [reading.identifier]), *drop])
     reading = replace(reading, drop=[*drop, *named])
     table = reading.table(frame, file.name)
-    units = Panels.of(table) if table.has_histories and reading.most_rows is None else table
+    units, refused = table, ""
+    if table.has_histories and reading.most_rows is None:
+        try:
+            units = Panels.of(table)
+        except DataError as error:  # which `share` would raise
+            refused = str(error)
     if isinstance(units, Panels):
         checked_rules(reading.rules or (), units)
     else:
@@ -241,7 +277,8 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
         table.random_rows(0, reading.most_rows)  # raises if a person has more
     typer.echo(repr(table))
     _print_frame(table.columns().reset_index(), title="Columns")
-    for finding in [*named.values(), *columns_of_own_values(table).values(), *find_problems(table)]:
+    found = [*named.values(), *columns_of_own_values(table).values(), *filter(None, [refused]), *find_problems(table)]
+    for finding in found:
         typer.echo(f"! {with_options(finding)}")
     if rules := proposed_rules(table.X):
         typer.echo(
@@ -449,7 +486,8 @@ def verify(
 
     model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
-    found = compare(document, model, certified_part(run.table_of(rows, model, reading.text_format), run, document))
+    table = run.table_of(rows, model, reading.text_format, is_own=True)
+    found = compare(document, model, certified_part(table, run, document))
     typer.echo(repr(found))
     raise typer.Exit(0 if found else 1)
 
@@ -457,21 +495,47 @@ def verify(
 @app.command()
 @with_group(FileFormat)
 def audit(
-    folder: Folder,
-    rows: HeldOut,
+    folder: Annotated[Path | None, typer.Argument(help="Folder that `share` wrote.", show_default=False)] = None,
+    rows: Annotated[
+        Path | None, typer.Argument(help="File of rows that the model has not seen.", show_default=False)
+    ] = None,
+    representation: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead: an .npz file with anybody's representation, as Z_train, a_train, Z_test and a_test, and "
+            "with labels, y_train and y_test.",
+            show_default=False,
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer adversaries.")] = False,
     as_json: Json = False,
     *,
     reading: FileFormat,
 ) -> None:
-    """Attack the release of a model with many adversaries, and print what the best of them proves.
+    """Attack the release of a model, or a representation, with many adversaries; print what the best of them proves.
 
-    Adversaries learn from half of the persons, and are judged on the others.
+    Adversaries learn from half of the persons, and are judged on the others. Those of a representation learn from its
+    training rows and are judged on its test rows; given labels, it is also printed how well the rows predict them.
 
-    Example: `fairflows audit out held-out.csv --quick`
+    Example: `fairflows audit out held-out.csv --quick`, `fairflows audit --representation Z.npz`
     """
     from fairflows.attack.auditing import audit as attack
+    from fairflows.attack.given_representation import GivenRepresentation
 
+    if (representation is None) == (folder is None) or (folder is None) != (rows is None):
+        raise DataError("audit needs a folder that `share` wrote and a file of held-out rows, or --representation.")
+    if representation is not None:
+        given = GivenRepresentation.read(representation)
+        found, accuracy = given.audit(quick=quick, n_jobs=2), given.accuracy()
+        if as_json:
+            typer.echo(_as_json(found.to_dict() | {"label_accuracy": accuracy}))
+            return
+        typer.echo(repr(found))
+        if accuracy is not None:
+            typer.echo(f"  label: boosted trees on Z are right in {100 * accuracy:.1f} % of a group's rows, on average")
+        return
+    assert folder is not None
+    assert rows is not None
     model, run = _open_result(folder)
     learn, judged = run.table_of(rows, model, reading.text_format).split(test=0.5, validation=0)
     found = attack(model, learn, judged, quick=quick, n_jobs=2)

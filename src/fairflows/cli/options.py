@@ -15,13 +15,14 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fairflows.table.grouping import Grouping
     from fairflows.table.reading import TextFormat
     from fairflows.table.table import Table
 
 Command = Callable[..., None]
 
 _SAME_NAMES = (
-    "categorical decimal delta drop encoding engine groups household label merge_small method missing_group "
+    "again categorical decimal delta drop encoding engine groups household label merge_small method missing_group "
     "missing_label most_rows output replace sample sensitive separator target time unit"
 )
 _OPTIONS = {
@@ -133,8 +134,8 @@ class Reading(FileFormat):
             return sampled_persons(path, self.identifier, self.sample, self.text_format), {}
         return read_with_formats(path, identifier=self.identifier, text_format=self.text_format)
 
-    def table(self, frame: pd.DataFrame, name: str) -> Table:
-        """Return the table of a frame."""
+    def table(self, frame: pd.DataFrame, name: str, grouping: Grouping | None = None) -> Table:
+        """Return the table of a frame, by default with groups of its own."""
         from fairflows.table.grouping import read_cuts
         from fairflows.table.table import Table
 
@@ -146,7 +147,7 @@ class Reading(FileFormat):
             identifier=self.identifier,
             household=self.household,
             time=self.time,
-            cuts=read_cuts(self.groups or []),
+            cuts=read_cuts(self.groups or []) if grouping is None else grouping,
             merge_small=self.merge_small or 0,
             kinds=dict.fromkeys(listed(self.categorical, frame), "categorical"),
             drop=listed(self.drop, frame),

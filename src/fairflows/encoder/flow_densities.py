@@ -31,6 +31,7 @@ _TOLERATED = 0.05  # a gap that is not larger, with 95 % confidence, asks for no
 _LARGE = 0.1  # a gap that is larger, with 95 % confidence, is warned of
 _FEWEST_JUDGED = 100  # held-out rows of the smallest group that gaps are measured on
 _FEWEST_HELD_OUT = 5  # rows of the smallest group; a smaller table needs all its rows for training
+_STEPS = (200, 1_500)  # of training the splines, at least and at most
 _FEW = 2_000  # rows of the largest group, up to which "auto" tries a mixture, too; beyond, splines were always better
 
 
@@ -242,7 +243,7 @@ def _template(given: object, n_rows: int) -> Density:
     if given == "realnvp":
         return FlowDensity("realnvp")
     if given == "autoregressive":
-        return FlowDensity(AutoregressiveSpline(2), n_steps=int(np.clip(n_rows // 16, 200, 1500)))
+        return FlowDensity(AutoregressiveSpline(2), n_steps=int(np.clip(n_rows // 16, *_STEPS)))
     if isinstance(given, Bijection):
         return FlowDensity(given)
     if isinstance(given, nn.Module) and _is_zuko(given):

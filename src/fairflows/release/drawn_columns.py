@@ -60,7 +60,8 @@ class DrawnColumns:
             check_known(name, whole.columns, "first")
         follows = {found.column for found in computed}
         drawn: Columns = {name: column for name, column in whole.items() if name not in follows}
-        declared, found_here = declared_columns(whole, labels, kinds), list[Derived]()
+        looked_up = {found.source for found in computed if isinstance(found, Lookup)}  # which are drawn as they are
+        declared, found_here = declared_columns(whole, labels, kinds) | looked_up, list[Derived]()
         if derive:
             named = [name for name in labels if name in drawn]
             drawn, found_here = find_derived(pd.DataFrame(drawn), declared, persons, named, known, given)

@@ -23,7 +23,8 @@ from fairflows.table.columns import WHOLE, Dtype, Schema, has_order, numbers
 from fairflows.table.keys import Hashes, Secret
 from fairflows.table.panels import PERSON, Panels
 
-_ATTEMPTS = 32  # to draw a panel that is not one person's own
+_ATTEMPTS = 64  # to draw a panel that is not one person's own
+_REDRAWS = 8  # of a row, before its person is drawn anew
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, by whose powers the hashes of a person's rows are added
 
 # Columns of the laws beside those of the table. A table that has one of them is refused.
@@ -43,12 +44,13 @@ class DrawnPanels:
 class PanelLaw:
     r"""The law of all rows of a person given a cell, in a table's own columns.
 
-    .. math:: \hat p(x_1, …, x_m \mid j) = \hat p(m, x_1 \mid c_j) \prod_{t=2}^{m} \hat p(x_t \mid c_j, x_{t-1}, …)
+    .. math:: \hat p(x_1, …, x_m \mid j)
+        = \hat p(m \mid c_j) \hat p(x_1 \mid c_j, m) \prod_{t=2}^{m} \hat p(x_t \mid c_j, x_{t-1}, …)
 
-    The first law draws the number of rows, the length in time and the first row, with the columns that never change
-    within a person. The second one draws each further row, given the cell's coordinates c_j, the columns that stay, the
-    row before, the time since the start and since the row before, and the number of rows that are left. Both are
-    `RowLaw`: products of column trees. Every row but the last is drawn with the step in time to the next one.
+    The first law draws the number of rows, the second one the length in time and the first row, with the columns that
+    never change within a person. The third one draws each further row, given the cell's coordinates c_j, the columns
+    that stay, the row before, the time since the start and since the row before, and the number of rows that are left.
+    All are `RowLaw`: products of column trees. Every row but the last is drawn with the step in time to the next one.
 
     A panel is drawn from nothing but a cell and fresh randomness, so a certificate of the cell covers the whole panel,
     its number of rows included. No panel is drawn that only one training person has, nor a row, a category, a gap or
@@ -71,8 +73,9 @@ class PanelLaw:
     schema: Schema  # of the columns, in their order
     dtypes: dict[str, Dtype]
     labels: list[Hashable]
+    number: RowLaw | None  # of rows of a person; None where nearly all persons have one
     first: RowLaw
-    further: RowLaw | None  # None where nearly all persons have one row
+    further: RowLaw | None  # None where nearly all persons have one row, or nothing varies
     stays: list[Hashable]  # the columns that never change within a person
     steps: TimeSteps | None
     own: Hashes  # of the panels that only one training person has, in rising order
@@ -112,88 +115,35 @@ class PanelLaw:
         for name in whole:
             if name == PERSON or str(name) in _BESIDE:
                 raise DataError(f"The column {name!r} has a name that the released table needs: rename it.")
-        order = _order(panels, random_state)
-        rows, who = whole.iloc[order].reset_index(drop=True), panels.owner[order]
-        is_first = np.diff(who, prepend=-1) > 0
-        is_last = np.append(is_first[1:], True)
-        declared = declared_columns(rows, labels, table.declared_kinds)
-        drawn, computed = dict(rows.items()), list[Derived]()
-        if derive:  # relations within a row are those of all rows, of the first as of further ones
-            known_first = rows if table.time is None else rows[[table.time, *(n for n in rows if n != table.time)]]
-            drawn, computed = find_derived(known_first, declared, who, labels, given=[table.time] if table.time else [])
-        rows = rows.assign(**{str(name): column for name, column in drawn.items() if name not in rows})
-        stays = [n for n, column in drawn.items() if n != table.time and _stays(column, is_first)]
-        varying = [name for name in drawn if name not in (*stays, table.time)]
-        follows = [found.column for found in computed]
+        histories = _Histories.of(panels, whole, labels, derive, random_state)
         texts = checked_rules(rules, panels) if len(rules) else []
         if find_rules:
-            texts = list(dict.fromkeys([*texts, *_found_rules(rows[list(whole)], varying, is_first)]))
-        named = {name for rule in map(Rule, texts) for name in rule.columns}
-        prior = [name for name in rows if name in varying or previous(name) in named]
-        before = _before(rows[prior])
-        cells, size = np.asarray(cells, dtype=np.int64), np.bincount(who)
-        has_further = (size > 1).sum() >= FEWEST_PERSONS
-        steps = TimeSteps.of(table.time, rows[table.time], who, is_first) if table.time and has_further else None
-        left = size[who] - (np.arange(len(who)) - np.flatnonzero(is_first)[who]) - 1
-        beside = pd.DataFrame() if steps is None else steps.columns(rows[steps.time], is_first, is_last, who)
-        kinds = {name: "categorical" if name in declared else "" for name in rows}
-        settings: dict[str, Any] = {"kinds": kinds, "computed": computed, "key": key, "random_state": random_state}
-        first = rows[is_first].reset_index(drop=True)
-        ahead = [] if steps is None else [LENGTH, steps.time]
-        if has_further:
-            first.insert(0, ROWS, size)
-        if steps is not None:
-            first = first.assign(**{name: beside.loc[is_first, name].to_numpy() for name in (LENGTH, UNTIL)})
-        first_law = RowLaw.fit(
-            first.drop(columns=labels),
-            cells[who[is_first]],
-            n_cells,
-            first[labels] if labels else None,
-            rules=[text for text in texts if "previous." not in text],
-            derive=False,
-            order=[ROWS, *ahead] if has_further else [],
-            **settings,
-        )
-        further_law = None
-        if has_further and (varying or steps):
-            known = {LEFT: left} | ({} if steps is None else {name: beside[name] for name in (ELAPSED, SINCE)})
-            given = pd.DataFrame(known).join(rows[[*([steps.time] if steps else []), *stays]]).join(before)
-            changing = [name for name in labels if name not in stays]
-            new = rows[[name for name in (*varying, *follows) if name not in labels]]
-            new = new if steps is None else new.assign(**{UNTIL: beside[UNTIL]})
-            at = np.flatnonzero(~is_first)
-            further_law = RowLaw.fit(
-                given.join(new).iloc[at].reset_index(drop=True),
-                cells[who[at]],
-                n_cells,
-                rows[changing].iloc[at].reset_index(drop=True) if changing else None,
-                persons=who[at],
-                rules=texts,
-                derive=derive,
-                given=list(given),
-                **settings,
-            )
-        laws = [first_law, *([] if further_law is None else [further_law])]
-        formulas = dict.fromkeys(
-            found.column
-            for law in laws
-            for found in law.computed
-            if isinstance(found, Formula) and found.column in whole
-        )
-        hashes = RowHashes.of(list(whole), labels, formulas, key)
-        of_rows = hashes.of_frame(rows)
-        own = held_by_one(of_rows, who)
+            texts = list(dict.fromkeys([*texts, *histories.found_rules()]))
+        cells = np.asarray(cells, dtype=np.int64)
+        settings: dict[str, Any] = {"derive": derive, "key": key, "random_state": random_state}
+        number = further = None
+        if histories.has_several:
+            number = histories.number_law(cells, n_cells, settings)
+            if histories.varying or histories.steps is not None:
+                further = histories.further_law(cells, n_cells, texts, settings)
+        first = histories.first_law(cells, n_cells, [text for text in texts if "previous." not in text], settings)
+        laws = [first, *([] if further is None else [further])]
+        computed = [found.column for law in laws for found in law.computed if isinstance(found, Formula)]
+        hashes = RowHashes.of(list(whole), labels, [name for name in dict.fromkeys(computed) if name in whole], key)
+        of_rows, who, whose = hashes.of_frame(histories.rows), histories.who, histories.whose
+        own = held_by_one(of_rows, whose)
         laws = [replace(law, row_hashes=hashes, own=own) for law in laws]
-        of_panels = [_panel_hashes(found, who, is_ordered=steps is not None) for found in of_rows]
+        of_panels = [_panel_hashes(found, who, is_ordered=histories.steps is not None) for found in of_rows]
         return cls(
             schema=Schema({PERSON: WHOLE} | Schema.of(whole).kinds),
             dtypes={PERSON: np.dtype(np.int64)} | {str(n): _drawn_type(n, laws) for n in whole},
             labels=labels,
+            number=number,
             first=laws[0],
             further=laws[1] if len(laws) > 1 else None,
-            stays=stays,
-            steps=steps,
-            own=held_by_one(of_panels, np.arange(len(size))),
+            stays=histories.stays,
+            steps=histories.steps,
+            own=held_by_one(of_panels, whose[histories.is_first]),
         )
 
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
@@ -205,9 +155,11 @@ class PanelLaw:
         cells = np.asarray(cells, dtype=np.int64)
         generator = np.random.default_rng() if generator is None else generator
         parts: list[pd.DataFrame] = []
-        waiting, n_redrawn = np.arange(len(cells)), 0
-        for _ in range(_ATTEMPTS):
-            rows, who, is_undrawn, n_broken = self._attempt(cells[waiting], generator)
+        waiting, n_redrawn, m = np.arange(len(cells)), 0, np.ones(len(cells), dtype=np.int64)
+        for attempt in range(_ATTEMPTS):
+            if self.number is not None and attempt in (0, _ATTEMPTS // 2):  # else panels of few rows would be rarer
+                m[waiting] = self.number.draw(cells[waiting], generator).rows[ROWS]
+            rows, who, is_undrawn, n_broken = self._attempt(cells[waiting], m[waiting], generator)
             is_undrawn |= self._is_own(rows, who, len(waiting))
             is_kept, n_redrawn = ~is_undrawn[who], n_redrawn + n_broken
             rows.insert(0, PERSON, waiting[who] + 1)
@@ -226,21 +178,20 @@ class PanelLaw:
         return DrawnPanels(found.astype(self.dtypes), n_redrawn)
 
     def _attempt(
-        self, cells: IntArray, generator: np.random.Generator
+        self, cells: IntArray, m: IntArray, generator: np.random.Generator
     ) -> tuple[pd.DataFrame, IntArray, BoolArray, int]:
-        """Draw rows and the place of each row's person; say of which persons they cannot be drawn.
+        """Draw m rows and the place of each row's person; say of which persons they cannot be drawn.
 
         The loop is over the number of the row, for all persons at once.
         """
         names = [name for name in self.schema.kinds if name != PERSON]
-        drawn = self.first.attempt(cells, pd.DataFrame(index=range(len(cells))), generator)
+        drawn = self.first.attempt(cells, pd.DataFrame({ROWS: m}), generator, _REDRAWS)
         is_undrawn, n_redrawn = np.zeros(len(cells), dtype=bool), drawn.n_redrawn
         is_undrawn[drawn.undrawn] = True
         row, who = drawn.rows, np.arange(len(cells))
         parts, persons = [row[names]], [who]
-        left = row[ROWS].to_numpy() - 1 if ROWS in row else np.zeros(len(row), dtype=np.int64)
-        clock = None if self.steps is None else self.steps.begin(row, left)
-        left = left if clock is None else clock.left
+        clock = None if self.steps is None else self.steps.begin(row, m - 1)
+        left = m - 1 if clock is None else clock.left
         while True:
             goes_on = np.flatnonzero((left > 0) & ~is_undrawn[who])
             if not len(goes_on):
@@ -257,7 +208,7 @@ class PanelLaw:
             known.update((name, row[name]) for name in self.stays)
             known.update((previous(name), row[name]) for name in row)
             given = pd.DataFrame({name: known[name] for name in self.further.given})
-            drawn = self.further.attempt(cells[who], given, generator)
+            drawn = self.further.attempt(cells[who], given, generator, _REDRAWS)
             is_undrawn[who[drawn.undrawn]] = True
             n_redrawn += drawn.n_redrawn
             row = given[[name for name in given if name in self.stays or name in names]].join(drawn.rows)
@@ -272,6 +223,122 @@ class PanelLaw:
             hashes = _panel_hashes(of_rows, who[order], is_ordered=self.steps is not None)
             found |= np.isin(hashes, self.own)
         return found
+
+
+@dataclass(frozen=True)
+class _Histories:
+    """The rows of a table person by person, in the order of time, as the laws learn from them."""
+
+    rows: pd.DataFrame  # the columns of the table, and helpers that others are computed from
+    names: list[Hashable]  # the columns of the table
+    labels: list[Hashable]
+    who: IntArray  # the person of each row
+    whose: IntArray  # the household, or else the person; nothing that only one of them has is drawn
+    is_first: BoolArray
+    size: IntArray  # number of rows of each person
+    computed: list[Derived]  # relations within a row
+    kinds: dict[Hashable, str]
+    stays: list[Hashable]  # columns that are drawn, and never change within a person
+    varying: list[Hashable]  # the other ones that are drawn, but for the time
+    steps: TimeSteps | None
+
+    @classmethod
+    def of(
+        cls, panels: Panels, whole: pd.DataFrame, labels: list[Hashable], derive: bool, random_state: int
+    ) -> _Histories:
+        """Sort the rows, and find which columns follow from others in the same row, and which never change."""
+        table, order = panels.rows, _order(panels, random_state)
+        rows, who, whose = whole.iloc[order].reset_index(drop=True), panels.owner[order], table.households[order]
+        is_first = np.diff(who, prepend=-1) > 0
+        clock = [name for name in whole if name == table.time]
+        declared = declared_columns(rows, labels, table.declared_kinds)
+        drawn, computed = dict(rows.items()), list[Derived]()
+        if derive:  # relations within a row are those of all rows, of the first as of further ones
+            time_first = rows[[*clock, *(name for name in rows if name not in clock)]]
+            drawn, computed = find_derived(time_first, declared, whose, labels, given=clock)
+        rows = rows.assign(**{str(name): column for name, column in drawn.items() if name not in rows})
+        stays = [name for name, column in drawn.items() if name not in clock and _stays(column, is_first)]
+        varying = [name for name in drawn if name not in (*stays, *clock)]
+        kinds: dict[Hashable, str] = {name: "categorical" if name in declared else "" for name in rows}
+        size = np.bincount(who)
+        has_steps = bool(clock) and (size > 1).sum() >= FEWEST_PERSONS
+        steps = TimeSteps.of(str(table.time), rows[table.time], whose, is_first) if has_steps else None
+        return cls(rows, list(whole), labels, who, whose, is_first, size, computed, kinds, stays, varying, steps)
+
+    @property
+    def has_several(self) -> bool:
+        """Whether enough persons have several rows."""
+        return bool((self.size > 1).sum() >= FEWEST_PERSONS)
+
+    def found_rules(self) -> list[str]:
+        """Propose inequalities within a row, and between a column that varies and itself in the row before."""
+        rows = self.rows[self.names]
+        numeric = [name for name in self.varying if name in rows and has_order(rows[name].dtype)]
+        both = rows[numeric].join(_before(rows[numeric]))[~self.is_first]
+        return [*proposed_rules(rows), *(text for n in numeric for text in proposed_rules(both[[n, previous(n)]]))]
+
+    def number_law(self, cells: IntArray, n_cells: int, settings: dict[str, Any]) -> RowLaw:
+        """Learn the law of the number of rows of a person."""
+        sizes = pd.DataFrame({ROWS: self.size})
+        return RowLaw.fit(sizes, cells, n_cells, persons=self.whose[self.is_first], **settings)
+
+    def first_law(self, cells: IntArray, n_cells: int, rules: list[str], settings: dict[str, Any]) -> RowLaw:
+        """Learn the law of the first row, given the number of rows."""
+        first, ahead = self.rows[self.is_first].reset_index(drop=True), list[Hashable]()
+        if self.steps is not None:
+            beside = self._beside()[self.is_first].reset_index(drop=True)
+            first = first.assign(**{LENGTH: beside[LENGTH], UNTIL: beside[UNTIL]})
+            ahead = [LENGTH, self.steps.time]
+        first.insert(0, ROWS, self.size)
+        return RowLaw.fit(
+            first.drop(columns=self.labels),
+            cells[self.who[self.is_first]],
+            n_cells,
+            first[self.labels] if self.labels else None,
+            persons=self.whose[self.is_first],
+            kinds=self.kinds,
+            computed=self.computed,
+            rules=rules,
+            order=ahead,
+            given=[ROWS],
+            **settings,
+        )
+
+    def further_law(self, cells: IntArray, n_cells: int, rules: list[str], settings: dict[str, Any]) -> RowLaw:
+        """Learn the law of a further row, given the one before it."""
+        at, rows = np.flatnonzero(~self.is_first), self.rows
+        place = np.arange(len(rows)) - np.flatnonzero(self.is_first)[self.who]
+        given, clock = pd.DataFrame({LEFT: self.size[self.who] - place - 1}), list[Hashable]()
+        new = rows[[name for name in (*self.varying, *self._follows) if name not in self.labels]]
+        if self.steps is not None:
+            beside, clock = self._beside(), [self.steps.time]
+            given, new = given.join(beside[[ELAPSED, SINCE]]), new.assign(**{UNTIL: beside[UNTIL]})
+        named = {name for rule in map(Rule, rules) for name in rule.columns}
+        prior = [name for name in rows if name in self.varying or previous(name) in named]
+        given = given.join(rows[[*clock, *self.stays]]).join(_before(rows[prior]))
+        changing = [name for name in self.labels if name not in self.stays]
+        return RowLaw.fit(
+            given.join(new).iloc[at].reset_index(drop=True),
+            cells[self.who[at]],
+            n_cells,
+            rows[changing].iloc[at].reset_index(drop=True) if changing else None,
+            persons=self.whose[at],
+            kinds=self.kinds,
+            computed=self.computed,
+            rules=rules,
+            given=list(given),
+            **settings,
+        )
+
+    @property
+    def _follows(self) -> list[Hashable]:
+        return [found.column for found in self.computed if found.column in self.rows]
+
+    def _beside(self) -> pd.DataFrame:
+        """Return the columns of time beside those of the table."""
+        assert self.steps is not None
+        is_last = np.append(self.is_first[1:], True)
+        return self.steps.columns(self.rows[self.steps.time], self.is_first, is_last, self.who)
 
 
 def _before(rows: pd.DataFrame) -> pd.DataFrame:
@@ -299,13 +366,6 @@ def checked_rules(rules: Sequence[str], panels: Panels) -> list[str]:
     in_own_order = np.empty(len(order), dtype=np.intp)
     in_own_order[order] = np.arange(len(order))
     return [rule.text for rule in check_rules(texts, rows.join(before).iloc[in_own_order])] if len(texts) else []
-
-
-def _found_rules(rows: pd.DataFrame, varying: Sequence[Hashable], is_first: BoolArray) -> list[str]:
-    """Propose inequalities within a row, and between a column that varies and itself in the row before."""
-    numeric = [name for name in varying if name in rows and has_order(rows[name].dtype)]
-    both = rows[numeric].join(_before(rows[numeric]))[~is_first]
-    return [*proposed_rules(rows), *(text for n in numeric for text in proposed_rules(both[[n, previous(n)]]))]
 
 
 def _order(panels: Panels, random_state: int = 0) -> IntArray:

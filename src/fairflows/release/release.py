@@ -176,6 +176,7 @@ class Release(TransformerMixin, BaseEstimator):
     output_: EncodedColumns = field(init=False)
     most_rows_: int | None = field(init=False)
     redrawn_: int = field(init=False)
+    origin_: str = field(init=False)  # hash of the release whose cells these are; empty for its own
 
     __metadata_request__fit: ClassVar = {"sensitive_features": True}
     __metadata_request__transform: ClassVar = {"sensitive_features": True}
@@ -260,7 +261,7 @@ class Release(TransformerMixin, BaseEstimator):
 
     def units(self, table: Table) -> Table:
         """Return the table itself, or its persons where these have cells."""
-        return Panels.of(table) if self.unit == "person" else table
+        return Panels.of(table, vars(self).get("form_")) if self.unit == "person" else table
 
     def _of_units(self, given: FitArguments) -> FitArguments:
         if self.unit == "row":
@@ -310,6 +311,7 @@ class Release(TransformerMixin, BaseEstimator):
         """Set what was learnt, and learn the law of rows."""
         self.encoder_, self.partition_, self.n_cells_ = found.encoder, found.partition, found.n_cells
         self.most_rows_, self.plan_, self.table_, self.redrawn_ = found.most_rows, found.plan, None, 0
+        self.origin_ = ""
         columns, cells, who = given.labels, found.cells, given.households(found.rows.persons)
         labels = [Label.read(column, len(cells)) for _, column in columns.items()]
         means = [label.cell_means(cells, found.n_cells) for label in labels]
@@ -359,7 +361,7 @@ class Release(TransformerMixin, BaseEstimator):
             found.cells,
             found.n_cells,
             columns if columns.shape[1] else None,
-            persons=found.rows.persons.codes,
+            persons=given.households(found.rows.persons),
             kinds=declared_kinds(found.encoder, given),
             rules=self.rules,
             find_rules=self.find_rules,
@@ -374,7 +376,9 @@ class Release(TransformerMixin, BaseEstimator):
         """Return the rows of a table as the encoder sees them, checked."""
         check_is_fitted(self, "ledger_")
         X = materialised(X)
-        if self.form_ is not None and not isinstance(X, Panels):
+        if self.form_ is not None and isinstance(X, Panels):
+            X = Panels.of(X, self.form_)
+        elif self.form_ is not None:
             X, sensitive_features, persons = persons_with_summaries(
                 self.form_, self.encoder_, X, sensitive_features, persons
             )
@@ -487,7 +491,7 @@ class Release(TransformerMixin, BaseEstimator):
 
         That takes the names of persons, and for held-out counts one row of each.
         """
-        if self.table_ is None or not table.persons.named:
+        if self.table_ is None or not table.persons.named or self.origin_:
             return None
         if self.traits.cut_twice:
             return self._is_cut_at(self.encoder_.read(table))

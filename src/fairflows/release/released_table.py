@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,17 @@ from fairflows.encoder.rows import Rows
 from fairflows.table.keys import Hashes, Key, keyed_hashes
 from fairflows.table.persons import Persons, Places
 from fairflows.table.table import Table
+
+FEW = 10
+"""Fewer persons than this are not told apart by the sizes of groups."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """Persons who are in all releases from the same cells, counted together, and who is in which."""
+
+    counts: IntArray  # (K, k): persons who are in all of them, by group and cell
+    membership: dict[str, int]  # persons of all releases, by where they are
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,9 @@ class ReleasedTable:
     blocks: IntArray | None  # (K, k): the blocks of the population cut, where there is one
     # Of an encoder that is counted: persons who were held out by label, group and cell, (C, K, k), for each law.
     held_out: Mapping[str, IntArray]
+    times: IntArray  # (n,): of the same persons, in how many releases from these cells each is
+    n_releases: int = 1
+    together: Together | None = None  # of the second release on
 
     @classmethod
     def of(
@@ -53,7 +67,39 @@ class ReleasedTable:
         behind = persons.equal_weight(rows.group, shape[0])
         fingerprint = table.fingerprint(key) if isinstance(table, Table) else ""
         counts = count_cells(table, rows.group, cells, shape)
-        return cls(fingerprint, counts, behind, hashes, kept, blocks, held_out or {})
+        return cls(fingerprint, counts, behind, hashes, kept, blocks, held_out or {}, np.ones_like(kept))
+
+    def again(self, table: Table, persons: Persons, group: Cells, cells: Cells, key: Key) -> ReleasedTable:
+        """Return what is known after another release from these cells, of a table with one row of each person."""
+        assert persons.names is not None
+        K, k = self.counts.shape[1:]
+        here = keyed_hashes(persons.names, key, "person")[persons.codes]
+        person, first = np.unique(np.concatenate([self.person, here]), return_index=True)
+        cell = np.concatenate([self.cell, cells])[first]
+        is_here, before = np.isin(person, here), np.zeros(len(person), dtype=np.int64)
+        before[np.searchsorted(person, self.person)] = self.times
+        times, n = before + is_here, self.n_releases + 1
+        in_all = times[np.searchsorted(person, here)] == n
+        places = {
+            "in all releases": times == n,
+            "in this one alone": is_here & (times == 1),
+            "in this one and some others": is_here & (times > 1) & (times < n),
+            "not in this one": ~is_here,
+        }
+        return replace(
+            self,
+            fingerprint=table.fingerprint(key),
+            counts=count_cells(table, group, cells, (K, k)),
+            persons_behind=np.bincount(group, minlength=K).astype(np.float64),
+            person=person,
+            cell=cell,
+            times=times,
+            n_releases=n,
+            together=Together(
+                np.bincount(group[in_all] * k + cells[in_all], minlength=K * k).reshape(K, k),
+                {what: int(which.sum()) for what, which in places.items()},
+            ),
+        )
 
     def kept_cells(self, persons: Persons, key: Key) -> Cells:
         """Return the cell that each row's person keeps; −1 for everybody else."""

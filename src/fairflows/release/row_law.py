@@ -169,7 +169,7 @@ class RowLaw:
         """Draw rows as `sample` does, and count those that were drawn again because of a rule."""
         cells = np.asarray(cells, dtype=np.int64)
         generator = np.random.default_rng() if generator is None else generator
-        found = self.attempt(cells, pd.DataFrame(index=range(len(cells))), generator)
+        found = self.attempt(cells, pd.DataFrame(index=range(len(cells))), generator, _REDRAWS + _MIXES)
         if len(found.undrawn):
             raise DataError(
                 f"{len(found.undrawn):,} rows cannot be drawn: nearly every row that the columns allow is one that a "
@@ -178,11 +178,13 @@ class RowLaw:
             )
         return found
 
-    def attempt(self, cells: IntArray, given: pd.DataFrame, generator: np.random.Generator) -> DrawnRows:
-        """Draw rows, given the columns that are known of each, and say which cannot be drawn."""
+    def attempt(
+        self, cells: IntArray, given: pd.DataFrame, generator: np.random.Generator, n_redraws: int
+    ) -> DrawnRows:
+        """Draw rows, given the columns that are known of each, and say which cannot be drawn in so many attempts."""
         starts = range(0, max(len(cells), 1), _ROWS_AT_ONCE)
         places = (slice(start, start + _ROWS_AT_ONCE) for start in starts)
-        chunks = (self._draw_chunk(cells[rows], given.iloc[rows], generator) for rows in places)
+        chunks = (self._draw_chunk(cells[rows], given.iloc[rows], generator, n_redraws) for rows in places)
         parts = list(tracked(chunks, "drawing rows", len(starts)))
         if len(parts) == 1:
             return parts[0]
@@ -190,7 +192,9 @@ class RowLaw:
         undrawn = [part.undrawn + start for part, start in zip(parts, starts, strict=True)]
         return DrawnRows(rows, sum(part.n_redrawn for part in parts), np.concatenate(undrawn))
 
-    def _draw_chunk(self, cells: IntArray, given: pd.DataFrame, generator: np.random.Generator) -> DrawnRows:
+    def _draw_chunk(
+        self, cells: IntArray, given: pd.DataFrame, generator: np.random.Generator, n_redraws: int
+    ) -> DrawnRows:
         """Draw rows, those again that only one person has or that break a rule."""
         given = given.reset_index(drop=True)
         known = np.concatenate([self.coordinates.take(cells, axis=1), self._given_codes(given)])
@@ -201,7 +205,7 @@ class RowLaw:
         broken = breaks_rule | self._is_outside(columns)
         again = np.flatnonzero(self._is_own(places, columns) | broken)
         has_changed = len(again) > 0
-        for attempt in range(_REDRAWS + _MIXES):
+        for attempt in range(n_redraws):
             if not len(again):
                 break
             kept = {name: code[again] for name, code in codes.items()}

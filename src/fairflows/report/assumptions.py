@@ -7,8 +7,11 @@ ASSUMPTIONS = {
     "add up to one of both, and predictions made from the original rows are not covered.",
     "table": "The statement about the table holds for its {units} as they were shared, once, looked at one at a time "
     "by a person who was not told the groups of {others} in it. A person who knows the groups of many others, and can "
-    "place them in cells, does better, by the further numbers. Another release of the same rows together with this one "
-    "is not covered, and nothing is said about who is in the table.",
+    "place them in cells, does better, by the further numbers. {another} of the same rows together with this one is "
+    "not covered, and nothing is said about who is in the table.",
+    "together": "In all releases that the certificate names, the rows of a person were drawn from one cell, so that "
+    "all of them linked tell no more than the cell does. The statement is about persons who are in all of them. "
+    "Being in a release is not covered.",
     "persons to come": "Persons to come are independent draws, group by group, from the distribution that the persons "
     "of the table come from; persons of the table {kept}.",
     "one tree": "The bound is about one tree, fixed beforehand. A tree that was chosen among m by its bounds has m "

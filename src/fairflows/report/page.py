@@ -1,8 +1,12 @@
-"""The report about a model: its contents as plain values, and one self-contained HTML page without scripts."""
+"""The report about a model: its contents as plain values, and one self-contained HTML page.
+
+The public page holds one script, `check.js`, by which a receiver checks the shared table in a browser.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import inspect
 import json
 import shlex
@@ -10,10 +14,12 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds.cells import has_few_persons
@@ -21,6 +27,7 @@ from fairflows.certificate.certificate import Certificate
 from fairflows.display import MODEL
 from fairflows.encoder.base import Model
 from fairflows.report import assumptions, numbers, statement_words, table_words, verdict, worth_words
+from fairflows.report.people import guesses_of_100, headline, people_svg
 from fairflows.report.pictures import bounds_of
 from fairflows.report.public import public_contents
 from fairflows.table.columns import is_continuous, sorted_values
@@ -63,7 +70,10 @@ class Report:
             worth_words=worth_words,
             assumptions=assumptions,
             bounds=bounds,
+            headline=headline(certificate, self.contents.get("before")),
+            people=people_svg(guesses_of_100(certificate, self.contents.get("before"))),
             command=shlex.join(command),
+            checker=_checker(certificate) if public and certificate.released_files else None,
         )
 
     def save(self, path: str | Path, *, public: bool = False) -> None:
@@ -84,6 +94,25 @@ def _environment() -> Environment:
         environment.filters[name] = getattr(numbers, name)
     environment.filters |= {"thousands": "{:,}".format, "named": _named}
     return environment
+
+
+def _checker(certificate: Certificate) -> dict[str, Markup]:
+    """Return the script that checks a certificate in a browser, with its hash, the certificate and its schema."""
+    here = files("fairflows")
+    script = (here / "report" / "check.js").read_text(encoding="utf-8")
+    schema = json.loads((here / "certificate" / "certificate.schema.json").read_text(encoding="utf-8"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return {
+        "script": Markup(script),
+        "hash": Markup(f"sha256-{digest}"),
+        "certificate": _json_in_html(json.loads(certificate.to_json())),
+        "schema": _json_in_html(schema),
+    }
+
+
+def _json_in_html(value: object) -> Markup:
+    """Return JSON that no text in it can end the element around."""
+    return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def _named(groups: str, names: Mapping[str, str]) -> str:

@@ -84,6 +84,10 @@ def _text_of_new_persons(s: Statement, c: Certificate) -> str:
     return f"{n}; their cells {agree} the law of blocks (p = {s.p_value:.2g})"
 
 
+def _persons_in_all(s: Statement) -> str:
+    return f"{sum(s.persons.values()):,.0f} persons or more"
+
+
 def guess_of(distance: float) -> str:
     """Say how often a guess between two groups is right at most, at a distance."""
     return percent_at_most((1 + distance) / 2)
@@ -111,6 +115,18 @@ def _says_attack(s: Statement, c: Certificate) -> str:
 
 STATEMENTS: dict[tuple[str, str], StatementWords] = {
     ("table", "counted"): StatementWords(name=lambda s, c: "this table", text=_text_of_table, says=_says_table),
+    ("table", "undisclosed"): StatementWords(name=lambda s, c: "this table", text=_text_of_table, says=_says_table),
+    ("together", "undisclosed"): StatementWords(
+        name=lambda s, c: "all releases",
+        text=lambda s, c: (
+            f"Δ = {rounded_up(s.distance)}, counted, {_adversary(c, s.distance)}, from all rows of a person in "
+            f"{len(c.previous) + 1} releases together ({_persons_in_all(s)} are in all of them)"
+        ),
+        says=lambda s, c: (
+            f"All rows of a person in {len(c.previous) + 1} releases, linked, tell no more. {_persons_in_all(s)} are "
+            "in all of them."
+        ),
+    ),
     ("population", "blocks"): StatementWords(
         name=lambda s, c: "persons to come",
         text=lambda s, c: f"{_bounds(s, c)}, with probability {100 * (1 - s.delta):g} %",

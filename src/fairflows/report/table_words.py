@@ -75,6 +75,10 @@ def guesses(shared: Shared) -> list[tuple[str, str]]:
     if table is not None:
         after, half = guess_of(table.distance), guess_of(table.known["0.5"])
         found.append(("after", f"{after}, counted on this table, for anybody; {half} knowing it of a random half"))
+    together = c.find("together")
+    if together is not None:
+        after = guess_of(together.distance)
+        found.append(("linked", f"{after}, counted, from all rows of a person in {len(c.previous) + 1} releases"))
     if c.cell_upper is not None:
         after, confidence = guess_of(c.cell_upper), f"{100 * (1 - c.delta):g} %"
         found.append(("to come", f"at most {after}, for anybody, of persons to come ({confidence} confidence)"))

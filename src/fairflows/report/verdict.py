@@ -122,7 +122,9 @@ def not_covered(c: Certificate, usefulness: dict[str, Any] | None = None, merged
             *([linked] if c.most_rows > 1 else []),
             f"somebody who already knows {c.attribute} of many persons in the file and can place them (knowing a "
             f"random half: {guess_of(table.known['0.5'])})",
-            f"this file together with another release of the same persons{recorded}",
+            "this file together with a release of the same persons that the certificate does not name"
+            if c.previous
+            else f"this file together with another release of the same persons{recorded}",
             "who is in the file",
         ]
         found += [] if c.find("population") else ["persons who are not in the file"]
@@ -222,7 +224,7 @@ def consequences(c: Certificate) -> list[str]:
     if table is not None:
         upper, kind = table.distance, "in this table, counted"
     if table is not None and c.released in ("row", "panel"):
-        upper = drawn_rates_upper_bound(table.distance, list(table.n.values()), c.n_cells or 1, c.delta)
+        upper = drawn_rates_upper_bound(table.distance, list((table.n or c.n).values()), c.n_cells or 1, c.delta)
         kind = f"in this table, except with a probability of {percent_at_most(c.delta)} over the draws of its rows"
         unit = "persons" if c.released == "panel" else "rows"
         rules = f"a decision rule on the release that was made without {c.attribute} of its {unit}"

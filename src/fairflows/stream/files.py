@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fairflows.certificate.model_hash import model_hash
+from fairflows.certificate.model_hash import origin_of
 from fairflows.certificate.releases import check_record, new_release, record_key
 from fairflows.display import progress_bar
 from fairflows.encoder.base import Model, fitted_model
@@ -93,7 +93,7 @@ def encode_file(
         written = folder / f"rows{target.suffix}"
         settings |= {"keep_order": keep_order, "text_format": text_format, "time_formats": time_formats}
         n_rows = encode_rows(model, source, written, found=found, **settings)
-        place = new_release(found.released, model_hash(model, model.key_), written, target)
+        place = new_release(found.released, origin_of(model), written, target)
         with place, new_file(target) as side:
             os.replace(written, side)
     found.warn()

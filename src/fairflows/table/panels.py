@@ -25,6 +25,9 @@ PERSON = "person"
 """The column that numbers the persons of a table of drawn histories."""
 
 
+_OF_ROWS = ("kinds", "persons", "households")  # what a table knows of its rows
+
+
 @dataclass(frozen=True)
 class PanelForm:
     """How the rows of a person become one row.
@@ -69,6 +72,8 @@ class PanelForm:
 
     def _order(self, rows: pd.DataFrame, owner: Places) -> Places:
         """Return the rows person by person, in the order of time."""
+        if self.time is not None and missing(rows[self.time]).any():
+            raise DataError(f"The time column {self.time!r} must be known in every row, because it orders them.")
         return np.argsort(owner, kind="stable") if self.time is None else np.lexsort([numbers(rows[self.time]), owner])
 
     def _of_column(
@@ -131,29 +136,31 @@ class Panels(Table):
     form: PanelForm
 
     @classmethod
-    def of(cls, table: Table) -> Panels:
-        """Return the persons of a table."""
+    def of(cls, table: Table, form: PanelForm | None = None) -> Panels:
+        """Return the persons of a table; later tables take the form of the one that a model was fitted to."""
         if isinstance(table, Panels):
-            return table
+            return table if form in (None, table.form) else cls.of(table.rows, form)
         if table.identifier is None:
             raise DataError(
                 "All rows of a person are released together (unit='person'), and the table does not say whose rows "
                 "these are: name the column that does (identifier=...)."
             )
-        form, persons = PanelForm.of(table), table.persons
+        form, persons = PanelForm.of(table) if form is None else form, table.persons
+        X = form.schema.apply(table.X)
         check_one_group_each(table.a, persons)
         found = cls.__new__(cls)
-        found.__dict__.update({name: part for name, part in vars(table).items() if name not in ("kinds", "persons")})
+        found.__dict__.update({name: part for name, part in vars(table).items() if name not in _OF_ROWS})
         found.rows, found.owner, found.form = table, persons.codes, form
         some_row = np.unique(persons.codes, return_index=True)[1]
         found.identifier = table.identifier.iloc[some_row]
         index = found.identifier.index
         found.a = table.a.iloc[some_row]
-        found.X = form.summaries(table.X, persons.codes, persons.n).set_axis(index)
+        found.X = form.summaries(X, persons.codes, persons.n).set_axis(index)
         _check_no_names(found.X, table)
+        found.household = None if table.household is None else table.household.iloc[some_row]
         found.parts = None if table.parts is None else table.parts[some_row]
         labels = {
-            name: form.last(column, table.X, persons.codes, persons.n).set_axis(index)
+            name: form.last(column, X, persons.codes, persons.n).set_axis(index)
             for name, column in table.label_columns().items()
         }
         if table.y is not None:
@@ -184,8 +191,10 @@ class Panels(Table):
 def _check_no_names(summaries: pd.DataFrame, table: Table) -> None:
     """Raise if a text column has another value for every person."""
     for name, column in table.X.items():
-        is_name = not has_order(column.dtype) and str(name) not in table.declared_kinds
-        if is_name and 2 < len(summaries) == summaries[f"{name}: first"].nunique(dropna=False):
+        may_be_name = not has_order(column.dtype) and str(name) not in table.declared_kinds
+        if not may_be_name or (summaries[f"{name}: different"] > 1).any():
+            continue
+        if 2 < len(summaries) == summaries[f"{name}: first"].nunique(dropna=False):
             raise DataError(
                 f"Column {name!r} is text with as many values as persons ({len(summaries):,}): it names them and "
                 f"cannot be learnt from. Drop it (drop=[{name!r}])."

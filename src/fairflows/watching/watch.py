@@ -76,6 +76,8 @@ def watch(
     """
     if not isinstance(release, Release) or release.released_table is None or not release.traits.cut_twice:
         raise DataError("watch takes a fitted Release of FairTree, whose cells follow the law of blocks.")
+    if release.unit == "person":
+        raise DataError("Persons whose rows are drawn together (unit='person') are not watched, as yet.")
     if release.released_table.blocks is None:
         raise DataError(
             "The release was fitted to too few persons to state anything about persons to come, so that nothing can be "
@@ -255,6 +257,7 @@ class Watch:
         """Return group and cell of one row of each new person as one number, their hashes, and who is not counted."""
         release, of_table = self._release, self._release.released_table
         assert of_table is not None
+        table = release.units(table)
         is_known = group_numbers(release.groups_, table.a) >= 0
         not_counted = {"rows of other groups": int((~is_known).sum())}
         part, hashes = table.take(is_known), np.empty(0, np.uint64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,9 @@ from fairflows.worth.label_worth import LabelWorth, label_worth
 from fairflows.worth.leakage import ColumnLeakage, column_leakage
 from fairflows.worth.likeness import Likeness, likeness, real_columns
 from fairflows.worth.measured import MeasuredRelease, second_release
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,18 @@ class Usefulness:
         """Return plain values, as JSON holds them."""
         told = {"columns": [line.to_dict() for line in self.columns], "sensitive": self.sensitive.to_dict()}
         return asdict(self) | told
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw how much a shared row tells of each column, and of the sensitive attribute.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Axes to draw on; a new figure when not given.
+        """
+        from fairflows.report.pictures import draw_usefulness
+
+        return draw_usefulness(self, ax)
 
     def __repr__(self) -> str:
         from fairflows.report.worth_words import usefulness_text

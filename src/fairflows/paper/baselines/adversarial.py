@@ -102,7 +102,7 @@ class AdversarialEncoder(AdversarialBaseline):
 
     .. math:: (1 - γ)\, L_{task} - γ\, L_{adv},
 
-    with both losses cross-entropies.
+    with both losses cross-entropies. The factor 1 − γ is that of the authors' code; equation 2 of the paper has 1.
 
     Parameters
     ----------

@@ -1,0 +1,156 @@
+"""The Columns screen: the contents of each column, and all findings at once, each with its remedies."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fairflows.app.work import Work
+from fairflows.exceptions import DataError
+from fairflows.release.rules import proposed_rules
+from fairflows.report.numbers import number, percent
+from fairflows.table.columns import has_order, infer_kind, shown
+from fairflows.table.names import columns_of_own_values, numbers_like_names
+from fairflows.table.prospects import check_groups, find_names, find_problems
+from fairflows.table.table import Table
+
+_BARS = 12
+_FREQUENT = 5
+_REMEDY = re.compile(
+    r"\b(drop|identifier|keep_numbers|merge_small)=(\[.*?\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+)"
+)
+_IN_BRACKETS = re.compile(r"\s*\((?:drop|identifier|household|keep_numbers|merge_small|missing_\w+)=[^()]*\)")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding about the table, and what a click can do about it."""
+
+    text: str
+    remedies: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # the button, and the settings it makes
+    stops: bool = False  # whether the table cannot be shared like this
+
+
+def columns_of(work: Work) -> list[dict[str, Any]]:
+    """Return each column's kind, gaps, frequent values and bars, for the page."""
+    found = []
+    for name, column in work.frame.items():
+        times = column.value_counts()
+        found.append(
+            {
+                "name": str(name),
+                "role": work.roles.get(str(name), "feature"),
+                "kind": infer_kind(column) if len(times) else "empty",
+                "gaps": int(column.isna().sum()),
+                "values": len(times),
+                "frequent": [(shown(value), int(n)) for value, n in times.head(_FREQUENT).items()],
+                "bars": _bars(column, times),
+            }
+        )
+    return found
+
+
+def _bars(column: pd.Series, times: pd.Series) -> list[float]:
+    """Return the heights of a small histogram, of the values' order where they have one."""
+    known = column.dropna()
+    if has_order(column.dtype) and len(times) > _BARS:
+        values = known.astype("int64" if known.dtype.kind == "M" else np.float64)
+        heights = np.histogram(values[np.isfinite(values)], bins=_BARS)[0]
+    else:
+        heights = times.head(_BARS).to_numpy()
+    top = max([1, *heights])
+    return [round(float(height) / top, 3) for height in heights]
+
+
+def findings_of(work: Work) -> tuple[list[Finding], list[str], Table | None]:
+    """Return all findings, the rules that every row keeps, and the table if there can be one."""
+    found = list(_gaps(work))
+    try:
+        instead = {
+            "missing_group": "drop" if work.missing_group == "error" else work.missing_group,
+            "missing_label": "drop" if work.missing_label == "error" else work.missing_label,
+        }
+        roles = [name for name, role in work.roles.items() if role not in ("time", "number")]
+        names = find_names(work.frame, roles)
+        found += [Finding(text, [_leave_out([name]), _person(name)], stops=True) for name, text in names.items()]
+        table = work.table(**instead, drop=[*work.named("out"), *names])
+    except DataError as error:
+        return [*found, Finding(str(error), stops=True)], [], None
+    own = columns_of_own_values(table)
+    found += [Finding(_IN_BRACKETS.sub("", text), [_leave_out([name])]) for name, text in own.items()]
+    stopping = {text for text, stops in numbers_like_names(table) if stops}
+    found += [Finding(_IN_BRACKETS.sub("", text), _remedies(text), text in stopping) for text in find_problems(table)]
+    try:
+        check_groups(table)
+    except DataError as error:
+        found.append(Finding(str(error), stops=True))
+    return found, proposed_rules(table.X), table
+
+
+def _gaps(work: Work) -> Iterator[Finding]:
+    """Find rows without a group or a label, and say how they differ from the rest."""
+    for role, setting, keep in (("sensitive", "missing_group", "group"), ("label", "missing_label", "keep")):
+        named = work.named(role)
+        is_missing = work.frame[named].isna().any(axis=1).to_numpy() if named else np.zeros(0, dtype=bool)
+        if not is_missing.any():
+            continue
+        n, share = int(is_missing.sum()), percent(is_missing.mean())
+        chosen = getattr(work, setting)
+        text = f"{' and '.join(named)} is unknown in {n:,} rows ({share})."
+        unlike = _unlike(work.frame.drop(columns=named), is_missing)
+        text += f" These rows differ from the others: {'; '.join(unlike)}." if unlike else ""
+        if chosen != "error":
+            yield Finding(f"{text} They are {'left out' if chosen == 'drop' else 'kept as a group of their own'}.")
+            continue
+        kept = "Make them a group" if role == "sensitive" else "Keep them, without a label"
+        yield Finding(text, [("Leave these rows out", {setting: "drop"}), (kept, {setting: keep})], stops=True)
+
+
+def _unlike(frame: pd.DataFrame, is_missing: Any, most: int = 3) -> list[str]:
+    """Say in which values some rows differ most from the others."""
+    found: list[tuple[float, str]] = []
+    for name, column in frame.items():
+        here, there = column[is_missing].dropna(), column[~is_missing].dropna()
+        if len(here) < 10 or len(there) < 10:
+            continue
+        if has_order(column.dtype) and column.dtype.kind != "M" and column.nunique() > _BARS:
+            spread = float(there.std()) or 1.0
+            apart = abs(float(here.mean() - there.mean())) / spread / 2
+            found.append((apart, f"{name} is {number(float(here.mean()))} on average and not {number(there.mean())}"))
+        elif column.nunique() <= 50:
+            shares = [part.value_counts(normalize=True) for part in (here, there)]
+            gap = shares[0].sub(shares[1], fill_value=0).abs()
+            value = gap.idxmax()
+            said = [percent(float(part.get(value, 0)), 0) for part in shares]
+            found.append((float(gap.max()), f"{name} = {shown(value)} in {said[0]} and not {said[1]}"))
+    return [text for apart, text in sorted(found, reverse=True)[:most] if apart > 0.1]
+
+
+def _remedies(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the buttons for the parameters that a sentence proposes."""
+    found = []
+    for name, value in _REMEDY.findall(text):
+        given = ast.literal_eval(value)
+        if name == "drop":
+            found.append(_leave_out(given))
+        elif name == "identifier":
+            found.append(_person(given))
+        elif name == "keep_numbers":
+            found.append((f"{', '.join(given)} is a measurement", {"roles": dict.fromkeys(given, "number")}))
+        else:
+            found.append((f"Merge groups under {given:,} persons", {"merge_small": given}))
+    return found
+
+
+def _leave_out(names: list[str]) -> tuple[str, dict[str, Any]]:
+    return f"Leave {', '.join(names)} out", {"roles": dict.fromkeys(names, "out")}
+
+
+def _person(name: str) -> tuple[str, dict[str, Any]]:
+    return f"{name} names the person", {"roles": {name: "person"}}

@@ -1,0 +1,161 @@
+"""One table on its way through the screens: its file, the roles of its columns, the target, and the run."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from fairflows.app.running import Run
+from fairflows.certificate.about import About
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.result import Shared
+from fairflows.sharing import share
+from fairflows.table.examples import load_adult
+from fairflows.table.reading import TextFormat, kind_of, read_frame
+from fairflows.table.table import Table
+
+ROLES = {
+    "feature": "shared",
+    "sensitive": "sensitive",
+    "label": "label",
+    "person": "person",
+    "household": "household",
+    "time": "time",
+    "number": "measurement",
+    "out": "left out",
+}
+"""The roles of a column, and their names on the page."""
+
+_one_notes = threading.Lock()  # warnings are recorded for the whole process
+
+
+@dataclass
+class Work:
+    """One table on its way through the screens."""
+
+    path: Path
+    name: str
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(9))
+    text_format: TextFormat = field(default_factory=TextFormat)
+    roles: dict[str, str] = field(default_factory=dict)  # of the columns that are not just shared
+    missing_group: Literal["error", "drop", "group"] = "error"
+    missing_label: Literal["error", "drop", "keep"] = "error"
+    merge_small: int = 0
+    not_kept: set[str] = field(default_factory=set)  # rules that were found, and are not asked of shared rows
+    target: float | None = None
+    quick: bool = False
+    run: Run | None = None
+    released: Path | None = None
+    notes: list[str] = field(default_factory=list)  # warnings of the last reading, or of the release
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    _read: tuple[object, pd.DataFrame] | None = None
+
+    @property
+    def kind(self) -> Literal["csv", "excel", "parquet"]:
+        """The kind of the file."""
+        return kind_of(self.path)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """All columns of the file, as it is read now."""
+        person = next(iter(self.named("person")), None)
+        how = (self.text_format, person)
+        with self.lock:
+            if self._read is None or self._read[0] != how:
+                given = self.text_format if self.kind == "csv" else None
+                with self._noting():
+                    self._read = how, read_frame(self.path, identifier=person, text_format=given)
+            return self._read[1]
+
+    def named(self, role: str) -> list[str]:
+        """Return the columns that have a role."""
+        return [name for name, given in self.roles.items() if given == role]
+
+    def changed(self, **values: Any) -> None:
+        """Take other settings; a result of the earlier ones is dropped."""
+        with self.lock:
+            if any(getattr(self, name) != value for name, value in values.items()):
+                for name, value in values.items():
+                    setattr(self, name, value)
+                self.stop()
+
+    def stop(self) -> None:
+        """Cancel the run, and drop its result."""
+        if self.run is not None:
+            self.run.cancel()
+        self.run = self.released = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the parameters of `Table`."""
+        sensitive = self.named("sensitive")
+        if not sensitive:
+            raise DataError("Choose the sensitive column: the group that shared rows must not tell.")
+        one = {role: next(iter(self.named(role)), None) for role in ("person", "household", "time")}
+        for role in one:
+            if len(names := self.named(role)) > 1:
+                raise DataError(f"One column has the role {role}; {' and '.join(names)} are chosen.")
+        return {
+            "sensitive": sensitive if len(sensitive) > 1 else sensitive[0],
+            "label": self.named("label") or None,
+            "identifier": one["person"],
+            "household": one["household"],
+            "time": one["time"],
+            "keep_numbers": self.named("number"),
+            "drop": self.named("out"),
+            "merge_small": self.merge_small,
+            "missing_group": self.missing_group,
+            "missing_label": self.missing_label,
+            "name": self.name,
+        }
+
+    def table(self, **instead: Any) -> Table:
+        """Return the table as it is to be shared."""
+        return Table(self.frame, **(self.settings() | instead))
+
+    def begin(self, rules: list[str]) -> None:
+        """Start to share the table, if that was not started before."""
+        with self.lock:
+            if self.run is not None and self.run.state != "failed":
+                return
+            table, target, quick = self.table(), self.target, self.quick
+            self.run = Run(1 if self.run is None else self.run.number + 1)
+            self.run.start(lambda: share(table, target=target, rules=rules, find_rules=False, quick=quick))
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Keep what the work inside warns of, for the page."""
+        with _one_notes, warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always", DataWarning)
+            yield
+        said = [str(warning.message) for warning in found if issubclass(warning.category, DataWarning)]
+        self.notes = [text.replace(str(self.path), self.name) for text in said]
+
+    def release(self, folder: Path, about: About) -> Shared:
+        """Write the folder of a finished run: this alone counts as a release."""
+        with self.lock:
+            if self.released is not None:
+                raise DataError(f"This result was released before, into {self.released}.")
+            if self.run is None or self.run.shared is None:
+                raise DataError("There is no result yet: share the table first.")
+            shared = self.run.shared
+            shared = replace(shared, certificate=replace(shared.certificate, about=about))
+            with self._noting():
+                saved = shared.save(folder, kind="parquet" if self.kind == "parquet" else "csv")
+            self.released = folder
+            return saved
+
+
+def adult(folder: Path) -> Work:
+    """Return the table Adult, with its roles, as if its file had been chosen."""
+    table, path = load_adult(), folder / f"adult-{secrets.token_hex(4)}.csv"
+    rows = table.X.assign(sex=table.a.map(table.group_names), income=table.y)
+    rows.to_csv(path, index=False)
+    return Work(path, "adult", roles={"sex": "sensitive", "income": "label"})

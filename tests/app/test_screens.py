@@ -1,0 +1,197 @@
+"""The page: from a file to a released table, and what its screens say on the way."""
+
+import json
+import re
+from html import unescape
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairflows as ff
+from fairflows import DataError, Table, share
+
+EVIL = "<script>alert(1)</script>"
+
+
+def people(n=900, seed=0):
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n)
+    start = rng.integers(0, 50, n)
+    frame = {"x": rng.normal(size=n).round(2), "start": start, "end": start + rng.integers(0, 50, n), "sex": sex}
+    return pd.DataFrame(frame | {"y": rng.integers(2, size=n)})
+
+
+def as_csv(frame, **settings):
+    return frame.to_csv(index=False, **settings).encode()
+
+
+def text_of(answer):
+    return unescape(re.sub(r"<[^>]+>", " ", answer.text))
+
+
+def test_from_a_file_to_a_released_table(page, tmp_path):
+    """The officer's way; the release writes a folder that `check` accepts, once."""
+    work = page.work("people.csv", as_csv(people()))
+    assert "900 rows, 5 columns" in text_of(page.get(f"{work}/table"))
+    assert "Choose the sensitive column first" in text_of(page.get(f"{work}/columns"))
+    found = page.post(f"{work}/columns", {"role sex": "sensitive", "role y": "label", "do": "look"})
+    assert "P(y = 1)" in found.text
+    assert "start <= end" in text_of(found), "a rule that every row keeps"
+    form = {"role sex": "sensitive", "role y": "label", "rules found": json.dumps(["start <= end"]), "do": "next"}
+    target = page.post(f"{work}/columns", form | {"rule start <= end": "on"})
+    assert target.url.path.endswith("/target")
+    assert "cells of similar people" in target.text
+    assert page.post(f"{work}/target", {"target": "0.3", "quick": "on"}).url.path.endswith("/sharing")
+    ended = page.shared(work)
+    assert ended["state"] == "done", ended
+    assert "certifying" in [stage["text"] for stage in ended["stages"]]
+    result = page.get(f"{work}/result")
+    assert "Nothing has been released yet" in result.text
+    assert "True in every shared row: start <= end." in text_of(result)
+    run = re.search(r'name="run" value="(\d+)"', result.text)[1]
+    folder = tmp_path / "out"
+    release = {"run": run, "folder": str(folder), "issuer": "Ulm", "purpose": "teaching", "recipient": "schools"}
+    assert f"released into {folder}" in text_of(page.post(f"{work}/release", release))
+    checked = ff.check(folder)
+    assert checked
+    assert (checked.certificate.about.issuer, checked.certificate.about.recipient) == ("Ulm", "schools")
+    assert f"{folder}/shared.csv, release 1 of its rows" in text_of(page.get("/releases"))
+    again = page.post(f"{work}/release", release | {"folder": str(tmp_path / "other")})
+    assert again.status_code == 400
+    assert not (tmp_path / "other").exists()
+
+
+def test_its_certificate_is_that_of_share(page, tmp_path, monkeypatch):
+    """On the same table and with the same key; keys are random otherwise."""
+    from fairflows.encoder import base, rows
+
+    for module in (base, rows):
+        monkeypatch.setattr(module, "new_key", lambda: base.Key(bytes(32)))
+    work = page.work("people.csv", as_csv(people()))
+    page.post(f"{work}/columns", {"role sex": "sensitive", "role y": "label"})
+    page.post(f"{work}/target", {"target": "0.3", "quick": "on"})
+    page.shared(work)
+    by_page = next(iter(page.desk.works.values())).run.shared.certificate
+    (tmp_path / "people.csv").write_bytes(as_csv(people()))
+    table = Table.read(tmp_path / "people.csv", sensitive="sex", label="y")
+    assert by_page.statements == share(table, target=0.3, rules=["start <= end"], quick=True).certificate.statements
+
+
+def test_all_problems_at_once_with_their_remedies(page):
+    """A gap in the group, names, a copy of the group: each with buttons, and the buttons do what they say."""
+    frame = people()
+    frame.loc[:99, "sex"] = None
+    frame.loc[:99, "x"] += 5
+    frame = frame.assign(name=[f"n {i}" for i in range(900)], copy=frame["sex"].fillna("f"), id=np.arange(900) * 7)
+    work = page.work("people.csv", as_csv(frame))
+    roles = {"role sex": "sensitive"}
+    found = page.post(f"{work}/columns", roles)
+    said = text_of(found)
+    assert "sex is unknown in 100 rows (11.1 %)" in said
+    assert re.search(r"These rows differ from the others: x is (4.\d+|5.\d+) on average", said)
+    assert "Leave name out" in said
+    assert "copy (" in said
+    assert "id names the person" in said
+    assert re.search(r'value="next" disabled', found.text)
+    for button in ("Leave these rows out", "Leave name out", "id names the person", "Leave copy out"):
+        change = re.search(rf'value="([^"]*)">{re.escape(button)}<', found.text)
+        assert change, button
+        roles |= dict(
+            re.findall(r'<select name="(role [^"]*)"[^>]*>(?:(?!</select>).)*value="(\w+)" selected', found.text, re.S)
+        )
+        found = page.post(f"{work}/columns", roles | {"do": unescape(change[1])})
+    assert not re.search(r'value="next" disabled', found.text), text_of(found)
+    kept = next(iter(page.desk.works.values()))
+    assert kept.roles == {"sex": "sensitive", "name": "out", "id": "person", "copy": "out"}
+    assert kept.missing_group == "drop"
+
+
+def test_a_german_file_and_one_that_is_read_wrongly(page):
+    work = page.work("leute.csv", as_csv(people(), sep=";", decimal=","))
+    read = text_of(page.get(f"{work}/table"))
+    assert "900 rows, 5 columns" in read
+    assert "leute.csv: read as fields separated by ';'" in read
+    work = page.work("leute.csv", "größe,wert\n1.5,2\n".encode("cp1252"))
+    assert "is not UTF-8 text" in text_of(page.get(f"{work}/table"))
+    assert "1 rows, 2 columns" in text_of(page.post(f"{work}/table", {"encoding": "cp1252"}))
+
+
+def test_a_result_is_dropped_when_the_question_changes(page):
+    """So that no tab releases the result of other settings."""
+    work = page.work("people.csv", as_csv(people()))
+    page.post(f"{work}/columns", {"role sex": "sensitive"})
+    page.post(f"{work}/target", {"target": "0.3", "quick": "on"})
+    page.shared(work)
+    run = re.search(r'name="run" value="(\d+)"', page.get(f"{work}/result").text)[1]
+    page.post(f"{work}/columns", {"role sex": "sensitive", "role x": "out"})
+    assert page.get(f"{work}/result").status_code == 400
+    assert page.post(f"{work}/release", {"run": run, "folder": "/tmp/never"}).status_code == 400
+
+
+def test_two_tables_are_not_mixed_up(page):
+    one, other = (page.work(f"{seed}.csv", as_csv(people(600, seed))) for seed in (1, 2))
+    page.post(f"{one}/columns", {"role sex": "sensitive"})
+    assert "Choose the sensitive column first" in text_of(page.get(f"{other}/columns"))
+    assert "2.csv" in page.get(f"{other}/columns").text
+
+
+@pytest.mark.filterwarnings("ignore:.* tasks? ha.* been successfully executed")
+def test_a_run_is_cancelled(page):
+    work = page.work("people.csv", as_csv(people(3000)))
+    page.post(f"{work}/columns", {"role sex": "sensitive"})
+    page.post(f"{work}/target", {"target": "0.3"})
+    page.post(f"{work}/cancel")
+    assert page.shared(work) | {"stages": []} == {
+        "state": "failed", "stages": [], "part": None, "error": "Cancelled. Nothing was written."
+    }  # fmt: skip
+
+
+def test_what_came_from_data_is_escaped(page, tmp_path):
+    frame = people().rename(columns={"x": EVIL}).assign(**{"k": EVIL})
+    frame["sex"] = frame["sex"].replace("f", EVIL)
+    work = page.work(f"{EVIL}.csv", as_csv(frame))
+    roles = {"role sex": "sensitive"}
+    pages = [page.get(f"{work}/table"), page.post(f"{work}/columns", roles), page.get(f"{work}/target"), page.get("/")]
+    page.post(f"{work}/target", {"target": "0.3", "quick": "on"})
+    assert page.shared(work)["state"] == "done"
+    pages.append(page.get(f"{work}/result"))
+    for answer in pages:
+        assert answer.status_code == 200
+        assert EVIL not in answer.text
+    assert sum("&lt;script&gt;" in answer.text for answer in pages) == 5
+
+
+def test_pairs_of_columns_real_beside_shared(page):
+    work = page.work("people.csv", as_csv(people()))
+    page.post(f"{work}/columns", {"role sex": "sensitive", "role y": "label"})
+    page.post(f"{work}/target", {"target": "0.3", "quick": "on"})
+    page.shared(work)
+    shown = page.get(f"{work}/result?x=x&y=y").text
+    assert shown.count('<svg class="heat" viewBox="0 0 2 8"') == 2
+
+
+def test_it_checks_a_certificate(page, tmp_path):
+    frame = people()
+    share(Table(frame, sensitive="sex"), target=0.3, quick=True).save(tmp_path / "out")
+    certificate, table = ((tmp_path / "out" / name).read_bytes() for name in ("certificate.json", "shared.csv"))
+    where = page.get("/check").url.path.split("/")[-1]
+    page.upload("certificate.json", certificate, where)
+    page.upload("shared.csv", table, where)
+    assert "All checks passed" in text_of(page.get(f"/check/{where}"))
+    page.upload("shared.csv", table.replace(b"\n", b"1\n", 2), where)
+    assert "Do not rely on this certificate" in text_of(page.get(f"/check/{where}"))
+    page.upload("certificate.json", b"{}", where)
+    assert "not a certificate" in text_of(page.get(f"/check/{where}"))
+
+
+def test_the_command_needs_the_extra(monkeypatch, tmp_path):
+    import sys
+
+    from fairflows.cli.main import page as command
+
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    for name in [name for name in sys.modules if name.startswith(("starlette.", "fairflows.app"))]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(DataError, match=r"pip install 'fairflows\[app\]'"):
+        command()

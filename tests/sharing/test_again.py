@@ -1,0 +1,195 @@
+"""Several releases of the same persons from one set of cells: who keeps which cell, what is stated, linked attacks."""
+
+import json
+import shutil
+
+import known_tables
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairflows as ff
+from fairflows import DataError, DataWarning
+from fairflows.certificate.statements import undisclosed_statement
+from fairflows.result import read_run
+
+pytestmark = pytest.mark.usefixtures("few_trees")
+
+
+def people(n: int, seed: int) -> pd.DataFrame:
+    return known_tables.people(n, seed, sex=np.where(np.arange(n) % 2, "m", "f"))
+
+
+def table(rows: pd.DataFrame, **settings) -> ff.Table:
+    return ff.Table(rows, **{"sensitive": "sex", "label": "repaid", "identifier": "person"} | settings)
+
+
+@pytest.fixture(scope="module")
+def months() -> list[pd.DataFrame]:
+    """Three months: every month 100 persons leave and 100 come; from the second on there is a new column."""
+    first = people(1200, 0)
+    hours = np.random.default_rng(0).integers(0, 40, 1200)
+    second = pd.concat([first.iloc[100:], people(100, 1)]).assign(hours=hours)
+    third = pd.concat([second.iloc[100:], people(100, 2).assign(hours=7)])
+    return [first, second, third]
+
+
+@pytest.fixture(scope="module")
+def results(months, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("again")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAIRFLOWS_LEDGER", str(folder / "ledger"))
+        found = [ff.share(table(months[0]), target=0.3, quick=True).save(folder / "1")]
+        for number, rows in enumerate(months[1:], 2):
+            found.append(ff.share(table(rows), again=found[-1]).save(folder / str(number)))
+    return folder, found
+
+
+def cells(shared: ff.Shared, rows: pd.DataFrame) -> pd.Series:
+    kept = shared.release.released_table.kept_cells(table(rows).persons, shared.release.key_)
+    return pd.Series(kept, index=rows["person"])
+
+
+def test_persons_keep_their_cell_and_new_ones_get_theirs_by_the_population_cut(months, results):
+    _, (first, second, third) = results
+    before, after, last = (cells(s, rows) for s, rows in zip((first, second, third), months, strict=True))
+    assert (after.loc[months[0]["person"].iloc[100:]] == before.iloc[100:]).all()
+    new = months[1].iloc[-100:]
+    tree = first.release.encoder_
+    by_cut = tree.cells(tree.read(table(new.drop(columns="hours"), cuts=table(months[0]).grouping)))
+    np.testing.assert_array_equal(after.iloc[-100:], by_cut)
+    np.testing.assert_array_equal(last.loc[new["person"].to_numpy()], after.iloc[-100:])
+    assert list(second.table) == ["age", "grade", "income", "town", "repaid", "hours", "repaid_score"]
+    assert len(second.table) == 1200
+
+
+def test_the_certificate_names_all_releases_and_who_is_in_which(months, results):
+    folder, (first, second, third) = results
+    sha = [ff.certificate.file_list.file_sha256(folder / n / "certificate.json") for n in "123"]
+    assert [c.certificate.previous for c in (first, second, third)] == [(), (sha[0],), tuple(sha[:2])]
+    c = third.certificate
+    assert c.membership == {
+        "in all releases": 1000,
+        "in this one alone": 100,
+        "in this one and some others": 100,
+        "not in this one": 200,
+    }
+    both = months[0].iloc[200:]
+    counts = pd.crosstab(both["sex"], cells(third, both).to_numpy()).to_numpy()
+    together = c.find("together")
+    exact = float(np.abs(counts[0] / counts[0].sum() - counts[1] / counts[1].sum()).sum() / 2)
+    assert exact - 1e-9 <= together.distance <= exact + 0.001
+    assert together.persons == {"f": 500, "m": 500}
+    assert c.find("population").distance == first.certificate.find("population").distance
+    assert all(statement.counts is None for statement in c.statements), "which would tell who came and left"
+    assert (c.status, c.releases, c.unit) == ("CERTIFIED", 1, "person")
+    assert "linked" in repr(third)
+    assert ff.verify(c, third.release, table(months[2]))
+    assert not ff.verify(c, third.release, table(months[1]))
+
+
+def test_a_receiver_follows_the_earlier_certificates(results, tmp_path):
+    folder, _ = results
+    found = ff.check(folder / "3")
+    assert found
+    assert [(r.verdict, r.text.split(",")[0]) for r in found.results if r.what == "previous"] == [
+        ("ok", "Release 1 of 3"),
+        ("ok", "Release 2 of 3"),
+    ]
+    shutil.copytree(folder / "3", tmp_path / "alone")
+    alone = ff.check(tmp_path / "alone")
+    assert alone
+    assert [r.verdict for r in alone.results if r.what == "previous"] == ["note", "note"]
+    values = json.loads((folder / "3" / "certificate.json").read_text())
+    for change in ({"previous": []}, {"status": "NOT_MET"}):
+        (tmp_path / "forged.json").write_text(json.dumps({**values, **change}))
+        assert not ff.check(tmp_path / "forged.json")
+    other = json.loads((folder / "1" / "certificate.json").read_text())
+    other["n_cells"] = 99
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    sha256 = ff.certificate.file_list.file_sha256(tmp_path / "other.json")
+    (tmp_path / "forged.json").write_text(json.dumps({**values, "previous": [sha256]}))
+    assert "not of the same cells" in repr(ff.check(tmp_path / "forged.json"))
+
+
+def test_a_folder_stands_for_its_result_and_an_unsaved_one_for_none(months, results):
+    folder, _ = results
+    again = ff.share(table(months[1]), again=folder / "1")
+    assert again.certificate.previous == (ff.certificate.file_list.file_sha256(folder / "1" / "certificate.json"),)
+    with pytest.raises(DataError, match="that was saved"):
+        ff.share(table(months[2]), again=again)
+    assert read_run(folder / "2").columns == ["age", "grade", "income", "town", "hours"]
+
+
+def test_a_second_release_without_again_is_warned_of_and_one_with_it_is_not(months, results, tmp_path, monkeypatch):
+    folder, _ = results
+    monkeypatch.setenv("FAIRFLOWS_LEDGER", str(folder / "ledger"))
+    with pytest.warns(DataWarning, match=r"released before .* draw again from the cells of the first \(again="):
+        ff.share(table(months[0]), target=0.3, quick=True).save(tmp_path / "own tree")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows.drop(columns="grade"), r"100 persons are new, and the table lacks the column 'grade'"),
+        (lambda rows: pd.concat([rows, rows.iloc[:5]]), "with one row of each"),
+        (lambda rows: rows.assign(sex=rows["sex"].replace("f", "x")), "must be one of the groups"),
+    ],
+)
+def test_what_cannot_be_drawn_again_is_said(months, results, change, message):
+    with pytest.raises(DataError, match=message):
+        ff.share(table(change(months[1])), again=results[1][0])
+
+
+def test_columns_may_go_where_no_person_is_new(months, results):
+    rows = months[0].drop(columns=["grade", "town"])
+    assert list(ff.share(table(rows), again=results[1][0]).table) == ["age", "income", "repaid", "repaid_score"]
+
+
+def test_cells_of_persons_without_names_are_not_drawn_again(months, tmp_path):
+    shared = ff.share(ff.Table(months[0].drop(columns="person"), sensitive="sex"), target=0.3, quick=True)
+    shared.save(tmp_path / "1")
+    with pytest.raises(DataError, match="whose persons are named"):
+        ff.share(table(months[0]), again=tmp_path / "1")
+
+
+def test_few_persons_who_come_or_leave_are_warned_of(months, results):
+    with pytest.warns(DataWarning, match=r"Only 5 persons are not in all releases"):
+        ff.share(table(months[0].iloc[5:]), again=results[1][0])
+
+
+def linked(drawn: list[np.ndarray], group: np.ndarray) -> float:
+    """The advantage of the best rule on the linked cells of all releases, counted on the persons themselves."""
+    codes = np.unique(np.stack(drawn, axis=1), axis=0, return_inverse=True)[1]
+    counts = np.stack([np.bincount(codes[group == a], minlength=codes.max() + 1) for a in (0, 1)])
+    return float(np.abs(counts[0] / counts[0].sum() - counts[1] / counts[1].sum()).sum() / 2)
+
+
+def test_linked_releases_tell_no_more_than_one_and_separate_trees_tell_more(months, results):
+    """An adversary who links the persons of three releases, and even sees their cells; the control has three trees."""
+    _, found = results
+    both = months[0].iloc[200:]
+    group = (both["sex"] == "m").to_numpy().astype(int)
+    same = linked([cells(s, both).to_numpy() for s in found], group)
+    assert same <= found[-1].certificate.find("together").distance + 1e-9
+    apart = []
+    for seed in range(3):
+        release = ff.Release(ff.FairTree(identifier="person"), output="cell", target=0.3, random_state=seed)
+        drawn = pd.Series(release.fit_transform(table(months[0]))["cell"].to_numpy(), index=months[0]["person"])
+        apart.append(drawn.loc[both["person"]].to_numpy())
+    assert linked(apart, group) > 0.3 > 2 * same
+
+
+def test_later_rows_of_a_person_are_drawn_from_her_cell(months, results):
+    release = results[1][2].release
+    with pytest.warns(DataWarning, match="keep the cell"):
+        rows = release.transform(table(months[0].iloc[:50]))
+    assert list(rows) == list(results[1][2].table)
+
+
+def test_numbers_without_counts_are_rounded_to_the_safe_side():
+    counts = np.array([[333, 667], [341, 659]])
+    stated = undisclosed_statement("together", counts, ["a", "b"])
+    assert stated.distance == 0.008
+    assert undisclosed_statement("table", counts + np.array([[1, 0], [0, 0]]), ["a", "b"]).distance == 0.008
+    assert stated.persons == {"a": 1000, "b": 1000}
