@@ -253,7 +253,7 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     """
     from dataclasses import replace
 
-    from fairflows.release.panel_law import checked_rules
+    from fairflows.release.histories import checked_rules
     from fairflows.release.rules import check_rules, proposed_rules
     from fairflows.table.names import columns_of_own_values
     from fairflows.table.panels import Panels
