@@ -48,6 +48,7 @@ from fairflows.release.person_reading import persons_with_summaries
 from fairflows.release.released_table import ReleasedTable, count_cells
 from fairflows.release.row_law import RowLaw
 from fairflows.release.score import cell_scores, releases_score
+from fairflows.table.columns import Schema
 from fairflows.table.frames import Frame, materialised
 from fairflows.table.keys import content_hashes
 from fairflows.table.ledger import Ledger, RowsSeen
@@ -190,6 +191,11 @@ class Release(TransformerMixin, BaseEstimator):
     classes_ = property(lambda self: self.encoder_.classes_)
     schema_ = property(lambda self: self.encoder_.schema_ if self.form_ is None else self.form_.schema)
     n_features_in_ = property(lambda self: self.encoder_.n_features_in_)
+
+    @property
+    def parents_schema(self) -> Schema:
+        """Schema of the first of two linked tables, which has one row of each person; without columns of one table."""
+        return Schema({}) if self.form_ is None or self.form_.parents is None else self.form_.parents
 
     @property
     def _encoder(self) -> Encoder:
