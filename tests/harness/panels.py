@@ -59,7 +59,9 @@ def _made() -> list[PanelKinds]:
         PanelKinds("number of rows", few, np.array([[0.5, 0.2, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.2, 0.5]])),
         PanelKinds("order", orders, np.stack([w / w.sum() for w in (np.arange(1.0, 10), np.arange(9.0, 0, -1))])),
         PanelKinds("gaps in time", gaps, np.stack([w / w.sum() for w in (2.0 ** np.arange(8), 2.0 ** -np.arange(8))])),
-        PanelKinds("rows or none", [[], *few[:4]], np.array([[0.5, 0.2, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.2, 0.5]]), True),
+        PanelKinds(
+            "rows or none", [[], *few[:4]], np.array([[0.5, 0.2, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.2, 0.5]]), True
+        ),
         PanelKinds("mixed", mixed, np.stack([tilted / tilted.sum(), tilted[::-1] / tilted.sum()])),
     ]
 
