@@ -116,6 +116,7 @@ class Run:
             columns = open_table(path, text_format).columns
             frame = read_frame(path, schema.part(columns), self.identifier, text_format)
             frames.append(frame[[name for name in frame if name in known]])
+        assert self.identifier is not None
         return LinkedTables(
             dict(zip(self.linked, frames, strict=True)),
             cuts=self.grouping,
@@ -324,7 +325,7 @@ class Shared:
 
     def _naming_parents(self, certificate: Certificate, path: Path) -> Certificate:
         """Write the table with one row of each person; return the certificate that names it, too."""
-        table = to_arrow(self.parents)  # type: ignore[arg-type]
+        table = to_arrow(self.parents)
         write_table([table], path, path, self.run.time_formats)
         contents = contents_of(path, kinds_of(table.schema))
         files = {**certificate.released_files, path.name: file_sha256(path)}
