@@ -15,7 +15,7 @@ from fairflows.bounds.arguments import checked_delta, delta_of_look
 from fairflows.bounds.derived import rounded_up
 from fairflows.certificate.certificate import Certificate, status_of
 from fairflows.certificate.checked import Checked, Result
-from fairflows.certificate.file_checks import check_file
+from fairflows.certificate.file_checks import check_file, check_links
 from fairflows.certificate.file_list import FileList, file_sha256, list_beside
 from fairflows.certificate.notices import Notices, notices_beside
 from fairflows.certificate.statements import (
@@ -85,12 +85,14 @@ def check(
     path = path / "certificate.json" if in_folder else path
     document = Certificate.read(path)
     results = list(_check_statements(document))
-    if in_folder and file is None and document.released_files:
-        named = path.parent / Path(next(iter(document.released_files))).name
-        if named.is_file():
-            file = named
-        else:
-            text = f"The folder holds no {named.name!r}, which the certificate names: state the file to be checked."
+    files = [] if file is None else [Path(file)]
+    if in_folder and file is None:
+        named = [path.parent / Path(name).name for name in document.released_files]
+        for lacking in named if document.parents is not None else named[:1]:
+            if lacking.is_file():
+                files.append(lacking)
+                continue
+            text = f"The folder holds no {lacking.name!r}, which the certificate names: state the file to be checked."
             results.append(Result("file", "UNKNOWN", text))
     listed = FileList.read(list_beside(path)) if list_beside(path).is_file() else None
     if listed is not None and listed.certificate != file_sha256(path):
@@ -103,9 +105,11 @@ def check(
             Result("validity", "FAILED", f"Its issuer states that it was valid until {document.about.valid_until}.")
         )
     results.append(Result("author", "note", "Nothing here shows who wrote it: get it from the producer directly."))
-    if file is not None:
-        has_counts = all(result.what != "counts" or result.verdict != "FAILED" for result in results)
-        results += check_file(Path(file), document, listed, has_counts=has_counts)
+    has_counts = all(result.what != "counts" or result.verdict != "FAILED" for result in results)
+    for each in files:
+        results += check_file(each, document, listed, has_counts=has_counts)
+    if len(files) == 2 and all(result.verdict != "FAILED" for result in results):
+        results.append(check_links((files[0], files[1]), document))
     for name, found, most in (
         ("half known", document.known_half, max_known_half),
         ("persons to come", document.cell_upper, max_population),

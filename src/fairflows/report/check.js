@@ -525,6 +525,14 @@ async function contentsDigest({ header, rows }, kinds) {
   return hex(await sha256(body));
 }
 
+/** The certificate as it is about a file, which may be one of two linked tables. */
+async function ofFile(c, { name, bytes }) {
+  if (!c.parents) return c;
+  const columns = Object.keys(c.parents.kinds), table = await readCsv(name, bytes, columns).catch(() => null);
+  const isParents = table && same([...table.header].sort(), [...columns].sort());
+  return isParents ? { ...c, contents: c.parents, columns } : { ...c, counted_file: "" };
+}
+
 async function* checkFile(c, { name, bytes }, hasCounts) {
   const found = hex(await sha256(bytes)), named = Object.keys(c.released_files).find((file) => c.released_files[file] === found);
   const isCsv = /\.(csv|tsv|txt|data)(\.gz)?$/i.test(name);
@@ -604,7 +612,7 @@ async function check(text, schema, file) {
   }
   results.push(result("author", "note", "Nothing here shows who wrote it, nor this page: get both from the producer directly."));
   const hasCounts = results.every(({ what, verdict }) => what !== "counts" || verdict !== "FAILED");
-  if (file) for await (const found of checkFile(c, file, hasCounts)) results.push(found);
+  if (file) for await (const found of checkFile(await ofFile(c, file), file, hasCounts)) results.push(found);
   if (c.releases > 1) results.push(result("releases", "note", `It is release ${c.releases} of these rows, by the producer's record. Two, linked, may tell the group.`));
   if (c.statements.some((s) => ["model", "attack", "new persons"].includes(s.about))) {
     results.push(result("not checked", "note", "The model-based bound, the attack and tests do not follow from counts: they are taken on trust."));
