@@ -28,8 +28,8 @@ from fairflows.bounds.blocks import (
     FEWEST_DRAWS,
     IntArray,
     checked_blocks,
-    draws_for,
     drawn_masses,
+    draws_for,
     even_blocks,
     pair_spread,
     upper_quantile,
@@ -38,7 +38,7 @@ from fairflows.bounds.planning import CALIBRATION, ENOUGH_CELLS, TARGETS, CellPl
 from fairflows.bounds.shared_table import checked_counts
 from fairflows.exceptions import DataError
 
-FEWEST_OF_NARROW = 2
+FEWEST_OF_NARROW = 1
 """Persons of a narrow group in a leaf: its counts are never printed, so that the law of blocks alone needs them."""
 
 _DRAWS_OF_REST = 400  # of the persons whose attribute is known

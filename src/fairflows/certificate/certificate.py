@@ -65,10 +65,10 @@ class Certificate:
     ----------
     status : {"CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"}
         REFUTED: new persons contradict the law of blocks. Else CERTIFIED: the statement about the table is within the
-        target, and so are those about its ranks and about all releases together, if there are some; or without a table, the bound on the true
-        distribution of a random row. Else REFUTED: the attack reached more than the model-based bound allows. Else
-        MODEL_ONLY: the model-based bound is within the target. Else NOT_MET. Without a target a bound below 1 counts as
-        within it.
+        target, and so are those about its ranks and about all releases together, if there are some; or without a table,
+        the bound on the true distribution of a random row. Else REFUTED: the attack reached more than the model-based
+        bound allows. Else MODEL_ONLY: the model-based bound is within the target. Else NOT_MET. Without a target a
+        bound below 1 counts as within it.
     statements : tuple of Statement
         What is stated, each with its own probability of error. All of them hold together except with probability of
         the sum.

@@ -363,7 +363,8 @@ class Case:
 
     def _counts(self, sample: Table) -> IntArray:
         """Count rows by label, group and cell."""
-        group, shape = sample.group_numbers(self.known_groups), (len(self.groups), int(self.model.traits.n_cells or 0))
+        group = sample.group_numbers(self.known_groups)
+        shape = len(self.known_groups), int(self.model.traits.n_cells or 0)
         return count_cells(sample, group, cells_of(self.model, sample), shape)
 
     @cached_property

@@ -93,20 +93,20 @@ class Statement:
 
     Attributes
     ----------
-    about : {"table", "table rank", "together", "population", "population rank", "new persons", "model", "attack", "density"}
+    about : {"table", "table rank", "together", "population", "population rank", "new persons", "model", ...}
         The subject. "table": the rows of the table that is shared. "table rank", "population rank": of an attribute
-        that is not cut, the correlation of anything that is released with its rank. "together": all rows of a person in this release
-        and the earlier ones that the certificate names, of persons who are in all of them. "population": the true
-        distribution, and so persons who come later. "new persons": some of them, who test the law of blocks. "model":
-        the estimated densities. "attack": an adversary that was run. "density": the distance between an estimated
-        density and the truth.
+        that is not cut, the correlation of anything that is released with its rank. "together": all rows of a person in
+        this release and the earlier ones that the certificate names, of persons who are in all of them. "population":
+        the true distribution, and so persons who come later. "new persons": some of them, who test the law of blocks.
+        "model": the estimated densities. "attack": an adversary that was run. "density": the distance between an
+        estimated density and the truth.
     by : str
         How the number was found. "counted": rows of the table counted by cell. "undisclosed": the same, whose counts
         are not printed, because beside earlier ones they would tell who came and left, or because they are of narrow
         groups. "blocks": the law of cells that were cut at order statistics. "narrow blocks": the same of the narrow
-        groups of an attribute that is not cut, which count alike. "held-out": persons counted by cell whom the model has not seen. "test": new
-        persons counted by cell. "model": a sum over the model's own laws, or draws from them. "adversary": test persons
-        whom an adversary classified.
+        groups of an attribute that is not cut, which count alike. "held-out": persons counted by cell whom the model
+        has not seen. "test": new persons counted by cell. "model": a sum over the model's own laws, or draws from them.
+        "adversary": test persons whom an adversary classified.
     law : {"row", "person"}
         Whether it is about a random row of the release, or about a random row of a random person.
     given : str or None
@@ -280,7 +280,7 @@ def table_rank_statement(counts: IntArray, within: float) -> Statement:
 
 
 def narrow_blocks_statements(blocks: Blocks, delta: float, within: float) -> tuple[Statement, Statement]:
-    """Bound, for persons who come later, the distance of the halves of narrow groups, and the correlation with a rank."""
+    """Bound the distance of the halves of narrow groups, and the correlation with a rank, of persons who come later."""
     masses = list(blocks.values())
     distances: tuple[tuple[Subject, float, float | None], ...] = (
         ("population", halves_upper_bound(masses, delta), None),

@@ -138,7 +138,8 @@ class FairTree(Encoder):
 
         The latter are one of each person, none of whom has rows at `structure`; there may be none of them. The tree
         grows for cuts at so many persons of each group, with `fewest` of each in every leaf, and `n_cells` returns the
-        number of cells of a tree that has grown. Return the scores of all rows, each by models that were not fitted to its person.
+        number of cells of a tree that has grown. Return the scores of all rows, each by models that were not fitted to
+        its person.
         """
         self.label_ = rows.labels[0].take(np.empty(0, np.intp)) if rows.labels else None
         self.output_, self.cell_means_ = CELL, np.empty((0, 0))

@@ -59,8 +59,8 @@ class Rows:
     def split(self, share: float, random_state: int) -> tuple[Int[Places, " _"], Int[Places, " _"]]:
         """Return the rows of a random share of the persons of each group, and the rows of the others.
 
-        A person with a name is in the same part whatever the order of the rows is. Persons who chose the edges of narrow
-        groups are among the first, because the groups of the others then do not depend on them.
+        A person with a name is in the same part whatever the order of the rows is. Persons who chose the edges of
+        narrow groups are among the first, because the groups of the others then do not depend on them.
         """
         persons = self.persons
         of_person = np.zeros(persons.n, dtype=np.intp)

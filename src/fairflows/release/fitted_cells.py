@@ -130,8 +130,8 @@ def fit_tree(release: Release, encoder: FairTree, given: FitArguments) -> Fitted
         if ranks is not None:
             of_cut = grown.blocks_of_first(n_cut)
             return max(most_cells_for_ranks(of_cut, grown.n_cells, plan.target, release.delta, ranks), 1)
-        of_cut = grown.blocks_of_first(n_cut) if len(at_others) else None
-        k = most_cells(grown.blocks_of_first(known), of_cut, grown.n_cells, plan.target, release.delta)
+        population = grown.blocks_of_first(n_cut) if len(at_others) else None
+        k = most_cells(grown.blocks_of_first(known), population, grown.n_cells, plan.target, release.delta)
         return max(k, 1)
 
     fewest = FEWEST_PERSONS if ranks is None else FEWEST_OF_NARROW

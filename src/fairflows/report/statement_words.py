@@ -281,6 +281,8 @@ def taken_by_size(c: Certificate) -> str:
     """Say that the target was taken for the number of persons, if it was, and what the usual one would allow."""
     if c.target_by == "user":
         return ""
+    if c.find("table rank") is not None:
+        return f" (taken for {sum(c.n.values()):,} persons)"
     table = c.find("table")
     persons = list((table.persons if table is not None and table.persons else c.n).values())
     usual = plan_cells(persons, TARGETS[0], c.delta) if c.target != TARGETS[0] else None

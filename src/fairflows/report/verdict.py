@@ -182,6 +182,8 @@ def remedies(c: Certificate) -> list[str]:
     """Name the reason for a missed target, and the effect of each remedy; empty if it is met."""
     if c.status != "NOT_MET" or c.released == "latent" or len(c.n) < 2:
         return []
+    if c.find("table rank") is not None:
+        return [f"{column_of(c)} is not cut (uncut=...): state a higher target, or cut it into groups (cuts=...)."]
     (small, fewest), *others = sorted(c.n.items(), key=lambda item: item[1])
     found = [f"The smallest group decides how much can be promised: {small}, with {fewest:,} persons."]
     table, sizes = c.find("table"), [n for _, n in others]
@@ -225,11 +227,12 @@ def statement_rows(c: Certificate) -> list[dict[str, str | bool]]:
             continue
         said = STATEMENTS[s.about, s.by]
         name = said.name(s, c).strip()
+        letter = "r" if s.about in RANKS else "Δ"
         relation = "≥" if s.is_lower else "=" if s.about == "table" else "≤"
         rows.append(
             {
                 "name": name[0].upper() + name[1:],
-                "bound": f"{'r' if s.about in RANKS else 'Δ'} {relation} {at_least(s.distance) if s.is_lower else at_most(s.distance)}",
+                "bound": f"{letter} {relation} {at_least(s.distance) if s.is_lower else at_most(s.distance)}",
                 "accuracy": "–" if s.group is not None or s.about in RANKS else _guess(s, c),
                 "says": said.says(s, c) + (f" Probability of error: {percent_at_most(s.delta)}." if s.delta else ""),
                 "in_appendix": said.in_appendix,

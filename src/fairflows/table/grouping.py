@@ -225,8 +225,8 @@ def uncut_grouping(column: pd.Series, chose: npt.NDArray[np.bool_], n_persons: i
     points = _edges(values[chose], most)
     if most < _FEWEST_NARROW or len(points) + 1 < _FEWEST_NARROW:
         raise DataError(
-            f"uncut needs {_FEWEST_NARROW * _PERSONS_OF_NARROW} persons and {_FEWEST_NARROW} different values in column "
-            f"{name!r}, to make {_FEWEST_NARROW} narrow groups; it has {n_persons:,} persons and "
+            f"uncut needs {_FEWEST_NARROW * _PERSONS_OF_NARROW} persons and {_FEWEST_NARROW} different values, to make "
+            f"{_FEWEST_NARROW} narrow groups; column {name!r} has {n_persons:,} persons and "
             f"{len(np.unique(values)):,} values. Cut it into groups (cuts={{{name!r}: [...]}})."
         )
     points = _cut_points(name, column, points)

@@ -617,8 +617,11 @@ def _check_uncut(
     """Raise where an attribute that is not cut is not the only sensitive column, or is grouped in another way, too."""
     if not uncut:
         return
-    if list(uncut) != list(sensitive):
-        raise DataError(f"uncut must name the only sensitive column, {' and '.join(sensitive)}; got {list(uncut)!r}.")
+    if len(sensitive) > 1 or list(uncut) != list(sensitive):
+        raise DataError(
+            f"uncut must name the only sensitive column; got uncut = {list(uncut)!r} and sensitive = "
+            f"{list(sensitive)!r}. Beside others, cut it into groups (cuts=...)."
+        )
     for name, is_given in (
         ("cuts", bool(cuts)),
         ("merge_small", bool(merge_small)),
