@@ -316,6 +316,8 @@ def _at_best(plans: list[CellPlan], default: float | None) -> str:
     for plan in plans:
         to_come = f"persons to come Δ ≤ {plan.population:.3f}" if plan.population else "nothing about persons to come"
         table = f"this table, half of the groups known: Δ ≤ {plan.known_half:.3f}"
+        if plan.ranks is not None:
+            to_come += f", and a correlation ≤ {plan.ranks:.3f} with the rank"
         lines.append(
             f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.n_cells:,} cells or more; {table}; {to_come}"
         )
