@@ -14,8 +14,8 @@ The cells are used by four classifiers. A cell is one of few values, so that the
 labels with the counts as weights, which is training on all rows. Lines are appended to the result as tasks end, and
 tasks whose lines are there already are not computed again.
 
-``--trials`` takes California, without RELP and WKHP, as the population: persons are drawn from it with replacement, so that the true distance
-of a fitted map is known. Counted is how often it is above the bound.
+``--trials`` takes California, without RELP and WKHP, as the population: persons are drawn from it with replacement, so
+that the true distance of a fitted map is known. Counted is how often it is above the bound.
 """
 
 from __future__ import annotations
