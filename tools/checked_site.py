@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))  # mkdocs loads hooks by their path
-from faults import faults_of, requests_of
+from faults import faults_of, requests_of, untypeset
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -33,4 +33,4 @@ def on_post_build(config: MkDocsConfig) -> None:
 def faults_of_page(html: str, has_errors: bool = False) -> list[str]:
     """Return what a page shows and should not, or loads from elsewhere. Data inside a page are no text."""
     text = re.sub(r"data:[\w/]+;base64,[\w+/=]+", "", html)
-    return requests_of(text) + ([] if has_errors else faults_of(text))
+    return requests_of(text) + untypeset(text) + ([] if has_errors else faults_of(text))

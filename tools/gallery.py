@@ -3,8 +3,8 @@
     python tools/gallery.py [PAGE ...]    # writes the outputs into the pages, where GitHub shows them
 
 A page is Markdown with Python blocks. It is run from top to bottom by a Jupyter kernel of its own, in an empty folder
-and with a book of looks of its own. As a hook of mkdocs this file runs the pages anew and shows outputs in their richest
-form. An error, a warning or a progress bar stops the run. The notebook lies beside the page, to be downloaded.
+and with a book of looks of its own. As a hook of mkdocs this file runs the pages anew and shows outputs in their
+richest form. An error, a warning or a progress bar stops the run. The notebook lies beside the page, to be downloaded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -42,6 +42,7 @@ _BLOCK = re.compile(r"^```python\n(.*?)^```\n?", flags=re.MULTILINE | re.DOTALL)
 _OUTPUT = re.compile(r"\n*<!-- output -->\n.*?<!-- end of output -->\n", flags=re.DOTALL)
 _SHARP_FIGURES = "%config InlineBackend.figure_format = 'retina'"
 _SECONDS = 1800  # that a cell may take, on a busy machine too
+_ALT = "The figure that the code above draws."
 _COLOURS = 64  # of a stored figure
 
 
@@ -94,10 +95,11 @@ def check_outputs(notebook: NotebookNode) -> None:
     """Raise if an output is nothing that a reader should see."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            shown = output.text if output.output_type == "stream" else "".join(map(str, output.data.values()))
-            faults = ["text on stderr"] * (output.get("name") == "stderr") + faults_of(as_text(output) + as_html(output))
+            faults = faults_of(as_text(output) + as_html(output))
+            if output.get("name") == "stderr":
+                faults.append("text on stderr")
             if faults:
-                raise ValueError(f"a block shows {' and '.join(faults)}:\n{cell.source}\n---\n{shown[:1000]}")
+                raise ValueError(f"A block shows {' and '.join(faults)}:\n{cell.source}\n---\n{as_text(output)}")
 
 
 def cells(markdown: str) -> Iterator[NotebookNode]:
@@ -107,7 +109,7 @@ def cells(markdown: str) -> Iterator[NotebookNode]:
             yield new_code_cell(part.rstrip()) if i % 2 else new_markdown_cell(part.strip())
 
 
-def with_outputs(notebook: NotebookNode, shown) -> str:
+def with_outputs(notebook: NotebookNode, shown: Callable[[NotebookNode], str]) -> str:
     """The notebook as Markdown, each output below its block."""
     parts = []
     for cell in notebook.cells:
@@ -127,7 +129,7 @@ def as_html(output: NotebookNode) -> str:
         inside = output.data["text/html"]
     elif "image/png" in output.data:
         data, width = output.data["image/png"].strip(), output.metadata["image/png"]["width"]
-        inside = f'<img alt="The figure that the code above draws." width="{width}" src="data:image/png;base64,{data}">'
+        inside = f'<img alt="{_ALT}" width="{width}" src="data:image/png;base64,{data}">'
     else:
         inside = f"<pre>{escape(output.data['text/plain'])}</pre>"
     return f'<div class="output">{inside}</div>'
@@ -153,7 +155,7 @@ def store(page: Path) -> None:
             figure = DOCS / _FIGURES / f"{page.stem}-{n_figures}.png"
             small_figure(output.data["image/png"], figure)
             width = output.metadata["image/png"]["width"]
-            inside = f'<img alt="The figure that the code above draws." width="{width}" src="../{_FIGURES}/{figure.name}">'
+            inside = f'<img alt="{_ALT}" width="{width}" src="../{_FIGURES}/{figure.name}">'
         return f"<!-- output -->\n{inside}\n<!-- end of output -->"
 
     text = with_outputs(run(without_outputs(page.read_text("utf-8"))), shown)

@@ -20,6 +20,4 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 def tabs(found: re.Match[str]) -> str:
     """One tab for each block."""
     names, blocks = found[1].split(", "), _BLOCK.findall(found[2])
-    return "\n".join(
-        f'=== "{name}"\n\n{indent(block, "    ")}' for name, block in zip(names, blocks, strict=True)
-    )
+    return "\n".join(f'=== "{name}"\n\n{indent(block, "    ")}' for name, block in zip(names, blocks, strict=True))

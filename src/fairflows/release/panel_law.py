@@ -53,8 +53,8 @@ class PanelLaw:
     All are `RowLaw`: products of column trees. Every row but the last is drawn with the step in time to the next one.
 
     A panel is drawn from nothing but a cell and fresh randomness, so a certificate of the cell covers the whole panel,
-    its number of rows included. No panel is drawn that only one training person has, nor a row, a category, a gap or
-    an extreme number (`RowLaw`).
+    its number of rows included (proof: [Person cells](proofs.md#person-cells)). No panel is drawn that only one
+    training person has, nor a row, a category, a gap or an extreme number (`RowLaw`).
 
     Examples
     --------
