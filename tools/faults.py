@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 FAULTS = {
-    "an escape sequence": r"\x1b|\u241b|&#27;|\[\??\d*(?:;\d+)*[KJhl](?![\w\]])|\[\d+(?:;\d+)*m(?!\w)",
+    "an escape sequence": r"\x1b|\u241b|&#27;|\[\?\d+[hl]|\[[0-2]K(?!\])|\[\d+(?:;\d+)*m(?!\w)",
     "a progress bar": "[━╸╺]",
     "a warning": r"\b\w*Warning: ",
     "a traceback": r"Traceback \(most recent call last\)",
