@@ -4,7 +4,8 @@
     python tools/reading_ease.py [--before FOLDER] [--limit 26000] [--page-limit 2500]
 
 Code, tables, formulas and links' addresses are no prose. Words are counted with code and tables: what stands between
-blanks and has a letter or digit. Outputs that `tools/gallery.py` stored are not counted. With `--before` a second checkout is measured beside this one. The exit code is 1 above a limit.
+blanks and has a letter or digit. Outputs that `tools/gallery.py` stored are not counted. With `--before` a second
+checkout is measured beside this one. The exit code is 1 above a limit.
 """
 
 import argparse
