@@ -61,8 +61,8 @@ class PanelLaw:
     Of two linked tables the person's own row is drawn after the number of rows, and before the first of these.
 
     A panel is drawn from nothing but a cell and fresh randomness, so a certificate of the cell covers the whole panel,
-    its number of rows included. No panel is drawn that only one training person has, nor a row, a category, a gap or
-    an extreme number (`RowLaw`).
+    its number of rows included (proof: [Person cells](proofs.md#person-cells)). No panel is drawn that only one
+    training person has, nor a row, a category, a gap or an extreme number (`RowLaw`).
 
     Examples
     --------

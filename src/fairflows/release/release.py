@@ -75,6 +75,9 @@ class Release(TransformerMixin, BaseEstimator):
     `fit_transform` runs. `transform` takes every row for a new person; rows of the training table are refused where
     their values identify them, and are not covered otherwise.
 
+    Proofs: [Two cuts](proofs.md#two-cuts), [Counted persons](proofs.md#counted-persons),
+    [Person cells](proofs.md#person-cells).
+
     Parameters
     ----------
     encoder : Encoder, default=None
