@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import PORT
+from client import PORT
 
 from fairflows.app import guard, private_folder
 from fairflows.app.private_folder import private_folder as opened
@@ -72,7 +72,7 @@ def test_no_address_gives_a_model_or_a_key(page):
 
     found = sorted(path.removeprefix(f"/{page.token}") for path in paths(page.client.app.routes))
     assert found == [
-        "/", "/adult", "/check", "/check/{check}", "/releases", "/static", "/upload", "/{work}/cancel",
+        "/", "/adult", "/check", "/check/{check}", "/releases", "/static", "/upload", "/watch", "/watch/{result}", "/{work}/cancel",
         "/{work}/columns", "/{work}/columns", "/{work}/plan", "/{work}/progress", "/{work}/release", "/{work}/result",
         "/{work}/sharing", "/{work}/table", "/{work}/table", "/{work}/target", "/{work}/target",
     ]  # fmt: skip
