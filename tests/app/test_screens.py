@@ -245,8 +245,10 @@ def test_the_best_for_the_label_is_said_before_anything_is_shared(page):
     work = page.work("a.csv", as_csv(frame))
     page.post(f"{work}/columns", {"role sex": "sensitive", "role y": "label"})
     said = [page.get(f"{work}/plan?target={target}").json() for target in (0.02, 0.3)]
-    found = [float(re.search(r"any table within this target could give is right for about ([\d.]+) %", each[-1])[1])
-             for each in said]
+    found = [
+        float(re.search(r"any table within this target could give is right for about ([\d.]+) %", each[-1])[1])
+        for each in said
+    ]
     assert 50 < found[0] <= found[1] < 100
 
 

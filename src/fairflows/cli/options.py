@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 _SAME_NAMES = (
-    "again categorical dates decimal delta drop encoding engine groups household label merge_small method "
-    "missing_group missing_label most_rows output replace sample sensitive separator sheet target time unit"
+    "again categorical decimal delta drop encoding engine groups household label merge_small method missing_group "
+    "missing_label most_rows output replace sample sensitive separator target time unit"
 )
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
@@ -69,11 +69,6 @@ class FileFormat:
     separator: Annotated[str | None, _about_file(help="Between two fields of CSV; by default as in the header.")] = None
     encoding: Annotated[str | None, _about_file(help="How CSV is encoded; by default utf-8.")] = None
     decimal: Annotated[Literal[".", ","] | None, _about_file(help="By default a comma with ;, else a point.")] = None
-    dates: Annotated[
-        Literal["day-first", "month-first"] | None,
-        _about_file(help="Read 31.12.2026 or 12/31/2026 as dates; by default only 2026-12-31."),
-    ] = None
-    sheet: Annotated[str | None, _about_file(help="Sheet of an Excel file; by default the first.")] = None
 
     @property
     def text_format(self) -> TextFormat:
@@ -81,7 +76,7 @@ class FileFormat:
         from fairflows.table.reading import TextFormat
 
         separator = {"tab": "\t", "\\t": "\t"}.get(self.separator or "", self.separator)
-        return TextFormat(separator, self.encoding, self.decimal, self.dates, self.sheet)
+        return TextFormat(separator, self.encoding, self.decimal)
 
 
 @dataclass(frozen=True, kw_only=True)

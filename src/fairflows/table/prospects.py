@@ -20,11 +20,6 @@ PLANNED = (0.05, *TARGETS)
 _MOSTLY = 0.8  # share of the values that look like numbers or dates, in a column of these with exceptions
 _ISO_DATE = r"\d{4}-\d\d-\d\d\b"
 _OTHER_DATE = r"(?:\d{1,2}([./-])\d{1,2}\1\d{4}|\d{4}([./])\d{1,2}\2\d{1,2})\b"  # day or month first; year first
-_PLAIN = "Write plain numbers, or dates as YYYY-MM-DD, and leave unknown values empty."
-_DATES = (
-    "Read such dates with the day first (dates='day-first') or with the month first (dates='month-first'), or write "
-    "them as YYYY-MM-DD."
-)
 _TOLD = 0.3  # share of the errors of a blind guess that a column removes if it gives the group away
 _COPY = 0.95  # the same of a column that is a copy of the label
 _MOST_LABELS = 20  # of a label that a column may be a copy of
@@ -78,8 +73,8 @@ def best_bounds(table: Table, *, delta: float = 0.01) -> tuple[list[CellPlan], f
 def _of_column(name: str, column: pd.Series) -> Iterator[str]:
     if _is_text(column) and (example := _example_of_others(column.dropna().astype(str).str.strip())):
         yield (
-            f"{name} holds text, such as {example!r}: each value is a category of its own. "
-            + (_DATES if pd.Series([example]).str.match(_OTHER_DATE)[0] else _PLAIN)
+            f"{name} holds text, such as {example!r}: each value is a category of its own. Write plain numbers, or "
+            "dates as YYYY-MM-DD, and leave unknown values empty."
         )
 
 

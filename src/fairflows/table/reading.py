@@ -16,13 +16,12 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
@@ -45,37 +44,22 @@ _UNNAMED = re.compile(r"__index_level_\d+__")  # pandas' name of an index withou
 
 @dataclass(frozen=True)
 class TextFormat:
-    """Format of a CSV file or the sheet of a workbook, as `Table.read` takes them; None is recognised."""
+    """Format of a CSV file, as `Table.read` takes it; None is recognised."""
 
     separator: str | None = None
     encoding: str | None = None
     decimal: str | None = None
-    dates: str | None = None
-    sheet: str | None = None
 
     def __post_init__(self) -> None:
         if self.separator is not None and (len(self.separator) != 1 or not self.separator.isascii()):
             raise DataError(f"separator must be one ASCII character; got {self.separator!r}.")
         if self.decimal not in (None, ".", ","):
             raise DataError(f"decimal must be '.' or ','; got {self.decimal!r}.")
-        if self.dates not in (None, *_DATES):
-            raise DataError(f"dates must be {' or '.join(map(repr, _DATES))}; got {self.dates!r}.")
         try:
             "".encode(self.encoding or "utf-8")
         except LookupError:
             raise DataError(f"encoding must be one that Python knows; got {self.encoding!r}.") from None
 
-
-# A whole field that is a date, and a time behind it, is rewritten as YYYY-MM-DD.
-_YEAR_FIRST = [(r"^\s*(\d{4})[./](\d\d)[./](\d\d)(| .*)$", r"\1-\2-\3\4")]
-_PADDED = [
-    (r"^\s*(\d)([./-]\d{1,2}[./-]\d{4})(| \d.*)$", r"0\1\2\3"),
-    (r"^\s*(\d\d[./-])(\d[./-]\d{4})(| \d.*)$", r"\10\2\3"),
-]
-_DATES = {
-    "day-first": [*_YEAR_FIRST, *_PADDED, (r"^\s*(\d\d)[./-](\d\d)[./-](\d{4})(| \d.*)$", r"\3-\2-\1\4")],
-    "month-first": [*_YEAR_FIRST, *_PADDED, (r"^\s*(\d\d)[./-](\d\d)[./-](\d{4})(| \d.*)$", r"\3-\1-\2\4")],
-}
 
 OWN_FORMAT = TextFormat(",", "utf-8", ".")
 """How fairflows itself writes a CSV file."""
@@ -119,17 +103,11 @@ def open_table(path: Path, text_format: TextFormat | None = None) -> TextRows | 
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
     with reading(path):
-        if kind == "csv" and (text_format is None or text_format.sheet is None):
+        if kind == "csv":
             return TextRows(path, text_format or TextFormat())
-        stated = text_format or TextFormat()
-        if kind == "excel" and stated == TextFormat(dates=stated.dates, sheet=stated.sheet):
-            return TextRows(path, replace(OWN_FORMAT, dates=stated.dates), _sheet(path, stated.sheet))
-        if stated != TextFormat():
-            raise DataError(
-                "separator, encoding and decimal are of CSV files, sheet is of workbooks, dates is of both: leave the "
-                "others out."
-            )
-        return ParquetRows(path)
+        if text_format is not None and text_format != TextFormat():
+            raise DataError("only a CSV file is read with separator, encoding and decimal: leave them out.")
+        return TextRows(path, OWN_FORMAT, _sheet(path)) if kind == "excel" else ParquetRows(path)
 
 
 def kind_of(path: Path) -> Literal["csv", "excel", "parquet"]:
@@ -212,7 +190,6 @@ class TextRows:
         self._separator = stated.separator or self._separator_of_header()
         usual, other = (",", ".") if self._separator == ";" else (".", ",")
         self._decimal = stated.decimal or usual
-        self._dates = _DATES.get(stated.dates or "", ())
         self._other_decimal = None if stated.decimal else other  # which numbers must not have
         with self._lines() as lines:
             header = next(filter(None, csv.reader(lines, delimiter=self._separator)), None)
@@ -284,10 +261,7 @@ class TextRows:
         for number, batch in enumerate(reader):
             rows = batch.slice(0 if number else 1)
             has_line_ends = has_line_ends or any(any_matches(column, "[\\r\\n]") for column in rows.columns)
-            read = rows.columns
-            for pattern, written in self._dates:
-                read = [pc.replace_substring_regex(column, pattern, written) for column in read]
-            yield pa.RecordBatch.from_arrays(read, names=list(columns))
+            yield pa.RecordBatch.from_arrays(rows.columns, names=list(columns))
         if has_line_ends:
             self._refuse_open_quotes()
 
@@ -315,28 +289,18 @@ def _in_utf8(path: Path, encoding: str) -> pa.Buffer:
         return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b"")
 
 
-def sheets_of(path: Path) -> list[str]:
-    """Return the names of the sheets of a workbook."""
-    with reading(path), pd.ExcelFile(path) as book:
-        return list(map(str, book.sheet_names))
-
-
-def _sheet(path: Path, name: str | None) -> pa.Buffer:
-    """Return a sheet of a workbook, by default the first, as a CSV file. Needs the extra ``fairflows[excel]``."""
+def _sheet(path: Path) -> pa.Buffer:
+    """Return the first sheet of a workbook as a CSV file. Needs the extra ``fairflows[excel]``."""
     try:
         with pd.ExcelFile(path) as book:
-            first, *others = map(str, book.sheet_names)
-            if name is not None and name not in (first, *others):
-                raise DataError(f"sheet must be one of {', '.join(map(repr, (first, *others)))}; got {name!r}.")
-            cells = pd.read_excel(book, sheet_name=name or first, dtype=str, keep_default_na=False, na_values=[""])
-    except DataError:
-        raise
+            first, *others = book.sheet_names
+            cells = pd.read_excel(book, dtype=str, keep_default_na=False, na_values=[""])
     except ImportError:
         raise DataError("Excel files need openpyxl: pip install 'fairflows[excel]', or save as CSV.") from None
     except Exception as error:  # a damaged archive of XML raises errors of many classes
         raise DataError(f"the workbook cannot be read: {error}") from None
-    if others and name is None:
-        warn_user(f"{path}: only the first sheet, {first!r}, is read; sheet={others[0]!r} reads another one.")
+    if others:
+        warn_user(f"{path}: only the first sheet, {first!r}, is read.")
     return pa.py_buffer(cells.to_csv(index=False).encode())
 
 

@@ -219,8 +219,6 @@ class Table:
         separator: str | None = None,
         encoding: str | None = None,
         decimal: str | None = None,
-        dates: str | None = None,
-        sheet: str | None = None,
         **settings: Any,
     ) -> Table:
         """Read a table from a CSV, Excel or Parquet file.
@@ -238,15 +236,10 @@ class Table:
             The encoding of a CSV file.
         decimal : {".", ","}, default=None
             The decimal mark of a CSV file. By default ``","`` if fields are separated by ``";"``, else ``"."``.
-        dates : {"day-first", "month-first"}, default=None
-            How fields such as 31.12.2026 or 12/31/2026 are read, as dates. By default, they are text, and only
-            2026-12-31 is a date.
-        sheet : str, default=None
-            The sheet of an Excel file. By default, the first one.
         **settings
             The parameters of `Table`.
         """
-        text_format = TextFormat(separator, encoding, decimal, dates, sheet)
+        text_format = TextFormat(separator, encoding, decimal)
         identifier = settings.get("identifier")
         name = identifier if isinstance(identifier, str) else None
         frame, time_formats = read_with_formats(path, schema, name, text_format)
