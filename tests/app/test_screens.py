@@ -200,27 +200,6 @@ def test_a_bug_shows_a_page_with_the_policy(page, monkeypatch):
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
-def test_a_sheet_and_dates_are_chosen_by_a_click(page, tmp_path):
-    pytest.importorskip("openpyxl")
-    with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
-        pd.DataFrame({"note": ["x"]}).to_excel(book, sheet_name="Notes", index=False)
-        people(5).to_excel(book, sheet_name="People", index=False)
-    work = page.work("book.xlsx", (tmp_path / "book.xlsx").read_bytes())
-    assert "1 rows, 1 columns" in text_of(page.get(f"{work}/table"))
-    assert "5 rows, 5 columns" in text_of(page.post(f"{work}/table", {"sheet": "People"}))
-    rng = np.random.default_rng(0)
-    days = pd.Timestamp("1970-01-01") + pd.to_timedelta(rng.integers(0, 9_000, 900), unit="D")
-    work = page.work("a.csv", as_csv(people().assign(born=days.strftime("%d.%m.%Y"))))
-    found = page.post(f"{work}/columns", {"role sex": "sensitive"})
-    assert "Dates have the day first" in text_of(found)
-    change = re.search(r'value="([^"]*)">Dates have the day first<', found.text)
-    found = page.post(f"{work}/columns", {"role sex": "sensitive", "do": unescape(change[1])})
-    assert "Dates have the day first" not in text_of(found)
-    kept = next(work for work in page.desk.works.values() if work.name == "a.csv")
-    assert (kept.frame["born"] == days).all()
-    assert kept.roles == {"sex": "sensitive"}
-
-
 def test_a_sensitive_number_is_cut(page):
     rng = np.random.default_rng(0)
     frame = people().assign(age=rng.integers(18, 90, 900), twice=lambda t: 2 * t["start"] + 1)

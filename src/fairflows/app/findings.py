@@ -25,11 +25,11 @@ from fairflows.table.table import Table
 _BARS = 12
 _FREQUENT = 5
 _REMEDY = re.compile(
-    r"\b(drop|identifier|keep_numbers|merge_small|cuts|dates)="
+    r"\b(drop|identifier|keep_numbers|merge_small|cuts)="
     r"(\[.*?\]|\{.*?\}|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+)"
 )
 _IN_BRACKETS = re.compile(
-    r"\s*\((?:drop|identifier|household|keep_numbers|merge_small|dates|missing_\w+)=[^()]*\)"
+    r"\s*\((?:drop|identifier|household|keep_numbers|merge_small|cuts|missing_\w+)=[^()]*\)"
     r"|: cuts=.*?--groups \S+(?=\.)"
 )
 
@@ -173,8 +173,6 @@ def _remedies(text: str) -> list[tuple[str, dict[str, Any]]]:
             found.append(_person(given))
         elif name == "cuts":
             found += [(f"Cut {column} at {at[0]:g}", {"cuts": given}) for column, at in given.items()]
-        elif name == "dates":
-            found.append((f"Dates have the {given.replace('-', ' ')}", {"dates": given}))
         elif name == "keep_numbers":
             found.append((f"{', '.join(given)} is a measurement", {"roles": dict.fromkeys(given, "number")}))
         else:

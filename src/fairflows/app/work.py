@@ -76,7 +76,7 @@ class Work:
         how = (self.text_format, person)
         with self.lock:
             if self._read is None or self._read[0] != how:
-                given = None if self.kind == "parquet" else self.text_format
+                given = self.text_format if self.kind == "csv" else None
                 with self._noting():
                     self._read = how, read_with_formats(self.path, identifier=person, text_format=given)
             return self._read[1]
