@@ -175,6 +175,18 @@ def test_a_receiver_drops_the_table_on_the_page(browser, folders, tmp_path):
     assert shown(browser, page, table, other)[0].startswith("Do not rely on this")
 
 
+def test_the_page_asks_for_nothing(folders):
+    """The log of the network holds the page itself, and nothing else."""
+    logged = Browser(network=True)
+    try:
+        said, _ = shown(logged, folders / "rows" / "report-public.html", folders / "rows" / "shared.csv")
+        asked = [url for url in logged.requests() if not url.startswith(("data:", "chrome:"))]
+    finally:
+        logged.close()
+    assert said == "All checks passed."
+    assert asked == [(folders / "rows" / "report-public.html").as_uri()]
+
+
 @pytest.mark.parametrize(
     "sending",
     ["await fetch(to)",
