@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from fairflows.certificate.statements import (
 )
 
 _TOLERANCE = 1e-9
+_MOST_WORK = 5_000_000  # of computing a bound again, see `_work`: some minutes. One of 3,000 groups would take hours
 _TOLERANCE_OF_DRAWS = 0.01  # relative: quantiles are found by draws, whose numbers differ between versions and machines
 
 
@@ -237,7 +238,19 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
         yield from _faults_of_labels(_counts_of(every), [_counts_of(each) for each in given])
 
 
+def _work(s: Statement) -> int:
+    """Return about how long a bound takes: a draw for each cell of a group takes as long as 20 pairs of groups."""
+    n_groups, n_cells = max((len(part), len(next(iter(part.values()), ()))) for part in _counted(s))
+    return n_cells * n_groups * (20 + n_groups // 2)
+
+
+def _counted(s: Statement) -> list[Mapping[str, tuple[int, ...]]]:
+    return [s.blocks, {} if s.counts is None else s.counts.counts]
+
+
 def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:
+    if _work(s) > _MOST_WORK:
+        yield "It counts so many groups and cells that its bound would take hours to compute again"
     if c.released == "latent" and s.about in ("table", "population"):
         yield "It counts cells, which say nothing about a latent"
     if c.labels and s.by == "blocks":
