@@ -21,7 +21,7 @@ from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.model_hash import model_hash, origin_of
-from fairflows.certificate.notices import earlier_notices
+from fairflows.certificate.notices import add_notice, earlier_notices
 from fairflows.certificate.releases import ReleasedRows, new_release
 from fairflows.certificate.statements import table_statement
 from fairflows.display import html_card
@@ -43,6 +43,7 @@ from fairflows.table.json_text import read_as, read_document
 from fairflows.table.linked import LinkedTables
 from fairflows.table.reading import TextFormat, open_table, read_frame
 from fairflows.table.table import Table
+from fairflows.watching.watch import Watch, watch
 from fairflows.worth.usefulness import Usefulness
 
 if TYPE_CHECKING:
@@ -436,6 +437,19 @@ def read_run(out: Path) -> Run:
         return read_as(run, Run)
     except ValueError as error:
         raise DataError(f"{out / RUN}: the file is damaged: {error}") from None
+
+
+def open_watch(out: Path, model: Release) -> Watch:
+    """Return the watch of a result, which is kept in its folder."""
+    return watch(model, out / WATCH, bound=Certificate.read(out / CERTIFICATE).cell_upper)
+
+
+def watch_persons(out: Path, model: Release, table: Table, day: str | None = None) -> Watch:
+    """Count later persons in the watch of a result; write a dated notice where they refute its bound."""
+    watched = open_watch(out, model).update(table, date=day)
+    if watched.refuted is not None:
+        add_notice(out / CERTIFICATE, watched.refuted, watched.notice)
+    return watched
 
 
 def certified_part(table: Table, run: Run, certificate: Certificate) -> Table:

@@ -116,9 +116,9 @@ def share(
         Leave out adversaries and measurements of the table's worth, but no statement.
     again : Shared or path, default=None
         An earlier result, saved, or its folder, from whose cells the rows are drawn. Persons of earlier tables keep
-        their cell, so that all releases together, linked by person, tell no more than the cell does. New persons get a
-        cell by the population cut, and columns may be others. Method, target, δ and cells are those of the earlier
-        release, and nothing is attacked or measured.
+        their cell, so that all releases together, linked by person, tell no more than the cell does (proof: [Several
+        releases](proofs.md#several-releases)). New persons get a cell by the population cut, and columns may be others.
+        Method, target, δ and cells are those of the earlier release, and nothing is attacked or measured.
     **roles
         The parameters of `Table`, or of `LinkedTables`, where frames are given.
 

@@ -316,6 +316,8 @@ def _at_best(plans: list[CellPlan], default: float | None) -> str:
     for plan in plans:
         to_come = f"persons to come Δ ≤ {plan.population:.3f}" if plan.population else "nothing about persons to come"
         table = f"this table, half of the groups known: Δ ≤ {plan.known_half:.3f}"
+        if plan.ranks is not None:
+            to_come += f", and a correlation ≤ {plan.ranks:.3f} with the rank"
         lines.append(
             f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.n_cells:,} cells or more; {table}; {to_come}"
         )
@@ -406,17 +408,10 @@ def watch(
 def _watch(
     folder: Path, model: Encoder, run: Run, table: Table, day: str | None = None, *, as_json: bool = False
 ) -> None:
-    """Update the watch of a result, write a notice if the bound is refuted, and end by its lamps."""
-    from fairflows.certificate.certificate import Certificate
-    from fairflows.certificate.notices import add_notice
-    from fairflows.result import CERTIFICATE, WATCH
-    from fairflows.watching.watch import watch as begin
+    """Update the watch of a result, and end by its lamps."""
+    from fairflows.result import watch_persons
 
-    certificate = folder / CERTIFICATE
-    watched = begin(model, folder / WATCH, bound=Certificate.read(certificate).cell_upper)
-    watched.update(table, date=day)
-    if watched.refuted is not None:
-        add_notice(certificate, watched.refuted, watched.notice)
+    watched = watch_persons(folder, model, table, day)
     typer.echo(_as_json(watched.to_dict()) if as_json else repr(watched))
     raise typer.Exit(4 if watched.refuted else 3 if watched.moved else 0)
 

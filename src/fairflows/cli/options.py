@@ -24,7 +24,7 @@ Command = Callable[..., None]
 
 _SAME_NAMES = (
     "again categorical decimal delta drop encoding engine groups household label merge_small method missing_group "
-    "missing_label most_rows output replace sample sensitive separator target time unit"
+    "missing_label most_rows output replace sample sensitive separator target time uncut unit"
 )
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
@@ -107,6 +107,9 @@ class Reading(FileFormat):
         int | None,
         _about_file(min=1, help="Merge groups of fewer persons into one, 'other'; it hides no difference in it."),
     ] = None
+    uncut: Annotated[
+        bool, _about_file("--uncut", help="Hide the rank of the sensitive column, which is not cut into groups.")
+    ] = False
     drop: Annotated[list[str] | None, _about_file(help="Columns to leave out: a,b, or repeated.")] = None
     keep_numbers: Annotated[
         list[str] | None,
@@ -162,6 +165,7 @@ class Reading(FileFormat):
             "time": self.time,
             "cuts": read_cuts(self.groups or []) if grouping is None else grouping,
             "merge_small": self.merge_small or 0,
+            "uncut": self.sensitive if self.uncut and grouping is None else (),
             "kinds": dict.fromkeys(listed(self.categorical, columns), "categorical"),
             "drop": listed(self.drop, columns),
             "keep_numbers": listed(self.keep_numbers, columns),

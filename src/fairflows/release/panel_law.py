@@ -26,7 +26,7 @@ from fairflows.table.panels import PERSON, Panels
 
 _ATTEMPTS = 64  # to draw a panel that is not one person's own
 _REDRAWS = 8  # of a row, before its person is drawn anew
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, by whose powers the hashes of a person's rows are added
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, by which the hash of a row is mixed before those of a person are added
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class PanelLaw:
     Of two linked tables the person's own row is drawn after the number of rows, and before the first of these.
 
     A panel is drawn from nothing but a cell and fresh randomness, so a certificate of the cell covers the whole panel,
-    its number of rows included. No panel is drawn that only one training person has, nor a row, a category, a gap or
-    an extreme number (`RowLaw`).
+    its number of rows included (proof: [Person cells](proofs.md#person-cells)). No panel is drawn that only one
+    training person has, nor a row, a category, a gap or an extreme number (`RowLaw`).
 
     Examples
     --------
@@ -146,7 +146,7 @@ class PanelLaw:
         of_rows, who, whose = hashes.of_frame(histories.rows), histories.who, histories.whose
         own = held_by_one(of_rows, whose)
         laws = [replace(law, row_hashes=hashes, own=own) for law in laws]
-        of_panels = [_panel_hashes(found, who, is_ordered=histories.steps is not None) for found in of_rows]
+        of_panels = [_panel_hashes(found, who) for found in of_rows]
         return cls(
             schema=Schema({PERSON: WHOLE} | Schema.of(whole).kinds),
             dtypes={PERSON: np.dtype(np.int64)} | {str(n): _drawn_type(n, laws) for n in whole},
@@ -250,8 +250,7 @@ class PanelLaw:
         """Return which panels are those of a single training person."""
         order, found = np.argsort(who, kind="stable"), np.zeros(n, dtype=bool)
         for of_rows in self.first.row_hashes.of_frame(rows.iloc[order].reset_index(drop=True)) if n else ():
-            hashes = _panel_hashes(of_rows, who[order], is_ordered=self.steps is not None)
-            found |= np.isin(hashes, self.own)
+            found |= np.isin(_panel_hashes(of_rows, who[order]), self.own)
         return found
 
 
@@ -261,13 +260,14 @@ def _in_order(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return whole.iloc[np.argsort(whole[PERSON].to_numpy(), kind="stable")].reset_index(drop=True)
 
 
-def _panel_hashes(of_rows: Hashes, who: IntArray, *, is_ordered: bool) -> Hashes:
-    """Return a hash of the rows of each person, who are sorted; of a set the order does not count."""
+def _panel_hashes(of_rows: Hashes, who: IntArray) -> Hashes:
+    """Return a hash of the rows of each person, who are sorted.
+
+    The order of the rows does not count: their times are among their values, and rows of one time have no order.
+    """
     start = np.flatnonzero(np.diff(who, prepend=-1) > 0)
     size = np.diff(np.append(start, len(who)))
-    place = np.arange(len(who)) - np.repeat(start, size)
-    powers = np.cumprod(np.full(int(size.max()), _FACTOR)) if is_ordered else np.full(int(size.max()), _FACTOR)
-    mixed = (of_rows ^ (of_rows >> np.uint64(31))) * powers[place]
+    mixed = (of_rows ^ (of_rows >> np.uint64(31))) * _FACTOR
     return np.add.reduceat(mixed, start) + size.astype(np.uint64)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairflows.bounds.derived import rounded_up
 from fairflows.report.numbers import percent, percent_at_least
 from fairflows.report.statement_words import guess_of, heading, taken_by_size
 from fairflows.report.verdict import leaving_out_would_do, not_covered, other_risks, remedies
@@ -82,6 +83,9 @@ def guesses(shared: Shared) -> list[tuple[str, str]]:
     if c.cell_upper is not None:
         after, confidence = guess_of(c.cell_upper), f"{100 * (1 - c.delta):g} %"
         found.append(("to come", f"at most {after}, for anybody, of persons to come ({confidence} confidence)"))
+    rank = c.rank_upper
+    if rank is not None:
+        found.append(("rank", f"correlation at most {rounded_up(rank)} with anything in rows of persons to come"))
     if shared.audit is not None:
         reached = percent_at_least((1 + shared.audit.attack_lower) / 2)
         found.append(("tried", f"at least {reached}, reached by an actual attack ({shared.audit.best})"))

@@ -17,7 +17,7 @@ import pandas as pd
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import Schema, distinct_values, floats, has_order, missing, numbers, order_of, shown
-from fairflows.table.keys import Secret
+from fairflows.table.keys import Secret, content_hashes
 from fairflows.table.persons import Persons, Places
 from fairflows.table.table import Table
 
@@ -81,15 +81,26 @@ class PanelForm:
 
     def last(self, column: pd.Series, rows: pd.DataFrame, owner: Places, n: int) -> pd.Series:
         """Return the last value of a column, such as a label, for each person; the largest without a time."""
-        order = self._order(rows, owner)
-        order = order if self.time is not None else np.lexsort([_ranks(column), owner])
+        ranks = _ranks(column)
+        order = np.lexsort([ranks, owner]) if self.time is None else self._order(rows, owner, ranks)
         return column.iloc[order[np.cumsum(np.bincount(owner, minlength=n)) - 1]]
 
-    def _order(self, rows: pd.DataFrame, owner: Places) -> Places:
-        """Return the rows person by person, in the order of time."""
-        if self.time is not None and missing(rows[self.time]).any():
+    def _order(self, rows: pd.DataFrame, owner: Places, *ranks: npt.NDArray[np.integer]) -> Places:
+        """Return the rows person by person, in the order of time.
+
+        Rows of one time are in an order of their values, and then of their ranks, so that the file's order does not
+        count.
+        """
+        if self.time is None:
+            return np.argsort(owner, kind="stable")
+        if missing(rows[self.time]).any():
             raise DataError(f"The time column {self.time!r} must be known in every row, because it orders them.")
-        return np.argsort(owner, kind="stable") if self.time is None else np.lexsort([numbers(rows[self.time]), owner])
+        time = numbers(rows[self.time])
+        order = np.lexsort([time, owner])
+        is_tied = (owner[order][1:] == owner[order][:-1]) & (time[order][1:] == time[order][:-1])
+        if is_tied.any():
+            order = np.lexsort([*ranks, content_hashes(rows, b"rows of one time"), time, owner])
+        return order
 
     def _of_column(
         self, column: pd.Series, owner: Places, n: int, order: Places
