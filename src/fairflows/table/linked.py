@@ -74,6 +74,8 @@ class LinkedTables(Panels):
         household: str | None = None,
         **settings: Any,
     ) -> None:
+        if settings.get("uncut"):
+            raise DataError("uncut takes one table; of two linked ones the sensitive attribute is cut (cuts=...).")
         names, (first, second) = _two_names(tables), map(to_pandas, tables.values())
         for name, frame in zip(names, (first, second), strict=True):
             _check_identifier(identifier, name, frame)
