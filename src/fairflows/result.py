@@ -348,7 +348,10 @@ class Shared:
         }
         public = hashlib.sha256(texts["report-public.html"].encode()).hexdigest()
         digests = {**certificate.released_files, "report-public.html": public}
-        return texts | export_files(certificate, self.table, name, n_rows, digests)
+        tables = {name: self.table}
+        if self.parents is not None:
+            tables[f"{PARENTS}{Path(name).suffix}"] = self.parents
+        return texts | export_files(certificate, tables, n_rows, digests)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw of 100 guesses of the group those that are right: before, after, and by a coin.

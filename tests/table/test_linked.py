@@ -116,6 +116,11 @@ def test_what_is_not_two_linked_tables_is_refused(tables, roles, said):
         LinkedTables(tables, **(ROLES | roles))
 
 
+def test_an_attribute_that_is_not_cut_takes_one_table():
+    with pytest.raises(DataError, match="uncut takes one table"):
+        linked(sensitive="born", uncut="born")
+
+
 def test_one_table_does_not_come_where_two_were_fitted():
     both = linked()
     with pytest.raises(DataError, match=r"fitted to two linked tables, 'patients' and 'visits'; got one table"):
