@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fairflows import __version__
 from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_draws, delta_of_look
-from fairflows.bounds.blocks import blocks_p_value
+from fairflows.bounds.blocks import Leaves, blocks_p_value
 from fairflows.bounds.cells import exact_statistical_distance, has_few_persons
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.model import draws_needed, statistical_distance, statistical_distance_upper_bound
@@ -27,10 +27,12 @@ from fairflows.certificate.counting import Counted
 from fairflows.certificate.looks import Looks, RecordedLook, open_looks
 from fairflows.certificate.model_hash import model_hash
 from fairflows.certificate.statements import (
+    CutLeaves,
     Law,
     Statement,
     blocks_statement,
     held_out_statement,
+    named_blocks,
     table_statement,
     undisclosed_statement,
 )
@@ -305,10 +307,11 @@ class Case:
             yield self._counted_table(table)
         if self.trees is None or table.blocks is None or self.labels:
             return  # a label does not follow from a cell
-        yield blocks_statement(dict(zip(self.groups, map(tuple, table.blocks.tolist()), strict=True)), self.delta)
+        leaves = tuple(CutLeaves.of(part, self.groups) for part in table.leaves)
+        yield blocks_statement(named_blocks(table.blocks, self.groups), self.delta, leaves)
         if self.is_new:
             yield statement_on_new_persons(
-                self._counts(self._new_persons(table)).sum(axis=0), table.blocks, self.groups
+                self._counts(self._new_persons(table)).sum(axis=0), table.blocks, self.groups, table.leaves
             )
 
     def _counted_table(self, table: ReleasedTable) -> Statement:
@@ -366,7 +369,9 @@ class Case:
                 yield held_out_statement(law, label, counts, delta / len(by_label))
 
 
-def statement_on_new_persons(counts: Counts, blocks: Counts, groups: Sequence[str]) -> Statement:
+def statement_on_new_persons(
+    counts: Counts, blocks: Counts, groups: Sequence[str], leaves: Sequence[Leaves] = ()
+) -> Statement:
     """Test the law of blocks on new persons: counts and blocks (K, k).
 
     The counts are not part of the statement, because a cell may have few of these persons.
@@ -379,7 +384,7 @@ def statement_on_new_persons(counts: Counts, blocks: Counts, groups: Sequence[st
         distance=observed,
         observed=observed,
         persons=dict(zip(groups, n.astype(np.float64).tolist(), strict=True)),
-        p_value=blocks_p_value(blocks, counts),
+        p_value=blocks_p_value(blocks, counts, leaves),
     )
 
 

@@ -132,6 +132,9 @@ def share(
         Path | None,
         typer.Option(help="Folder of an earlier result, from whose cells the rows are drawn.", show_default=False),
     ] = None,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="With --again: cut the cells further by the new columns.")
+    ] = False,
     *,
     reading: Reading,
 ) -> None:
@@ -187,6 +190,7 @@ def share(
             random_state=random_state,
             quick=quick,
             again=again,
+            extend=extend,
         )
         whole = None if reading.sample is None else file
         shared = shared.save(out, kind=kind, replace=replace, whole=whole, text_format=reading.text_format)

@@ -254,6 +254,7 @@ class Release(TransformerMixin, BaseEstimator):
             named=found.named,
             blocks=found.blocks,
             held_out=found.held_out,
+            inside=found.inside,
         )
         persons = found.rows.persons if found.named else Persons.unnamed(len(found.cells))
         self.ledger_ = encoder.ledger_ = Ledger.of(found.rows.X, persons, key)

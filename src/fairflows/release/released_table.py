@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fairflows.bounds.blocks import Leaves
 from fairflows.encoder.base import Cells, FloatArray, IntArray
 from fairflows.encoder.rows import Rows
 from fairflows.table.keys import Hashes, Key, keyed_hashes
@@ -15,6 +16,9 @@ from fairflows.table.table import Table
 
 FEW = 10
 """Fewer persons than this are not told apart by the sizes of groups."""
+
+
+_NOT_CUT_AT = -2  # of a row, the population cut
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,11 @@ class ReleasedTable:
     # Of an encoder that is counted: persons who were held out by label, group and cell, (C, K, k), for each law.
     held_out: Mapping[str, IntArray]
     times: IntArray  # (n,): of the same persons, in how many releases from these cells each is
+    # Named persons at whom the population cut was made: sorted keyed hashes, and the cell of it that each is strictly
+    # inside of; −1 where a threshold used the person up.
+    cut_person: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    cut_leaf: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    leaves: tuple[Leaves, ...] = ()  # that these cells were cut from, and those that these were cut from
     n_releases: int = 1
     together: Together | None = None  # of the second release on
 
@@ -54,8 +63,13 @@ class ReleasedTable:
         named: bool,
         blocks: IntArray | None = None,
         held_out: Mapping[str, IntArray] | None = None,
+        inside: Cells | None = None,
     ) -> ReleasedTable:
-        """Count the cells of a table's rows, of which `shape` says groups and cells, and keep those of its persons."""
+        """Count the cells of a table's rows, of which `shape` says groups and cells, and keep those of its persons.
+
+        `inside` has the cell of the population cut that each row is strictly inside of: −1 for a row that a threshold
+        used up, −2 for rows that it was not cut at.
+        """
         persons, kept, hashes = rows.persons, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
         if named and persons.names is not None:
             some_row = np.empty(persons.n, dtype=np.intp)
@@ -67,7 +81,13 @@ class ReleasedTable:
         behind = persons.equal_weight(rows.group, shape[0])
         fingerprint = table.fingerprint(key) if isinstance(table, Table) else ""
         counts = count_cells(table, rows.group, cells, shape)
-        return cls(fingerprint, counts, behind, hashes, kept, blocks, held_out or {}, np.ones_like(kept))
+        found = cls(fingerprint, counts, behind, hashes, kept, blocks, held_out or {}, np.ones_like(kept))
+        if not len(hashes) or inside is None:
+            return found
+        rows = np.flatnonzero(inside > _NOT_CUT_AT)  # one of each of these persons
+        cut_at = keyed_hashes(persons.names, key, "person")[persons.codes[rows]]  # type: ignore[arg-type]
+        order = np.argsort(cut_at)
+        return replace(found, cut_person=cut_at[order], cut_leaf=inside[rows][order].astype(np.int64))
 
     def again(self, table: Table, persons: Persons, group: Cells, cells: Cells, key: Key) -> ReleasedTable:
         """Return what is known after another release from these cells, of a table with one row of each person."""
@@ -103,11 +123,16 @@ class ReleasedTable:
 
     def kept_cells(self, persons: Persons, key: Key) -> Cells:
         """Return the cell that each row's person keeps; −1 for everybody else."""
-        if persons.names is None or not len(self.person):
-            return np.full(len(persons.codes), -1, dtype=np.intp)
-        hashes = keyed_hashes(persons.names, key, "person")
-        place = np.minimum(np.searchsorted(self.person, hashes), len(self.person) - 1)
-        return np.where(self.person[place] == hashes, self.cell[place], -1)[persons.codes].astype(np.intp)
+        place = self.places_of(persons, key)
+        return np.where(place >= 0, self.cell[place], -1).astype(np.intp) if len(self.cell) else place
+
+    def places_of_cut(self, persons: Persons, key: Key) -> Cells:
+        """Return the place in `cut_person` of each row's person; −1 for persons at whom the tree was not cut."""
+        return _places_among(self.cut_person, persons, key)
+
+    def places_of(self, persons: Persons, key: Key) -> Cells:
+        """Return the place in `person` of each row's person; −1 for everybody else."""
+        return _places_among(self.person, persons, key)
 
     def counted_again(self, table: Table, groups: Sequence[Hashable], key: Key) -> IntArray | None:
         """Count the cells that the persons of the table keep; None where these do not give the cell of each row."""
@@ -115,6 +140,15 @@ class ReleasedTable:
         if (cells < 0).any() or table.persons.n < len(table):
             return None
         return count_cells(table, table.group_numbers(groups), cells, self.counts.shape[1:])
+
+
+def _places_among(known: Hashes, persons: Persons, key: Key) -> Cells:
+    """Return the place of each row's person among sorted hashes; −1 for everybody else."""
+    if persons.names is None or not len(known):
+        return np.full(len(persons.codes), -1, dtype=np.intp)
+    hashes = keyed_hashes(persons.names, key, "person")
+    place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    return np.where(known[place] == hashes, place, -1)[persons.codes].astype(np.intp)
 
 
 def count_cells(
