@@ -161,8 +161,10 @@ def share(
     check_place(out, file, replace=replace)
     stated = None if about is None else About.read(about)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
-    if again is not None and (reading.sample is not None or again.resolve() == out.resolve()):
-        raise DataError("again draws a whole file into another folder: the earlier certificate stays where it is.")
+    if again is not None and again.resolve() == out.resolve():
+        raise DataError("again draws a file into another folder: the earlier certificate stays where it is.")
+    if extend and reading.sample is not None:
+        raise DataError("extend takes a whole file, whose persons cut the cells further; leave sample=... out.")
     grouping = None if again is None else read_run(again).grouping
     with locked(out, wait=False), stages():
         say(f"reading {file}")
@@ -486,12 +488,11 @@ def verify(
     """
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.verify import verify as compare
-    from fairflows.result import certified_part
 
     model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
     table = run.table_of(rows, model, reading.text_format, is_own=True)
-    found = compare(document, model, certified_part(table, run, document))
+    found = compare(document, model, table)
     typer.echo(repr(found))
     raise typer.Exit(0 if found else 1)
 

@@ -145,6 +145,8 @@ class FairTree(Encoder):
         split_scores, of_structure = TreeScores.fit(rows, structure, self.random_state)
         split_scores.seen.check_texts(rows.domain, rows.kinds)
         self.split_scores_ = split_scores
+        for label in rows.labels:
+            label.warn_of_rare(label.lacking(structure), "choose the tree")
         scores = np.empty((len(rows.group), of_structure.shape[1]))
         scores[structure] = of_structure
         if len(others):

@@ -22,6 +22,7 @@ from fairflows.release.fitted_cells import FittedCells
 from fairflows.release.release import Release
 from fairflows.release.released_table import FEW, ReleasedTable
 from fairflows.table.domain import Outside
+from fairflows.table.panels import Panels
 from fairflows.table.table import Table
 
 
@@ -37,12 +38,13 @@ def draw_again(
     """Return a release of another table of the same persons, and of new ones, from the cells of a fitted release.
 
     Persons of earlier tables keep their cell. New persons are encoded by the population cut, which takes the columns
-    that the release was fitted to. Other columns may be new, and columns may be missing where no person is new.
+    that the release was fitted to. Other columns may be new, and columns may be missing where no person is new. Persons
+    with all of their rows are drawn again with all of their rows; no column may be missing then.
 
     Parameters
     ----------
     release : Release
-        A release of `FairTree` with one row of each person, who is named.
+        A release of `FairTree` with one row of each person, who is named, or with all rows of each person.
     table : Table
         The rows, with the same groups and the same identifier.
     origin : str
@@ -60,8 +62,12 @@ def draw_again(
             "Rows are drawn again from the cells of a release of FairTree whose persons are named (identifier=...) and "
             "have one row each: only then each person has one cell."
         )
-    if release.unit == "person":
-        raise DataError("Persons whose rows were drawn together (unit='person') are not drawn again, as yet.")
+    if extend and release.unit == "person":
+        raise DataError(
+            "extend cuts cells of rows further; persons with all of their rows (unit='person') keep theirs."
+        )
+    whole = Panels.of(table) if release.unit == "person" else table  # with columns that the release does not know
+    table = release.units(table)
     persons = table.persons
     if not persons.named or persons.n < len(table):
         raise DataError(
@@ -80,7 +86,7 @@ def draw_again(
     again.check_settings()
     again.form_ = release.form_
     found = FittedCells(encoder, None, n_cells, rows, True, cells, 1, release.plan_)
-    again._set_fitted(found, FitArguments.of(table, None, None))
+    again._set_fitted(found, FitArguments.of(whole, None, None))
     again.plan_ = release.plan_
     again.origin_ = origin
     again.table_ = known_now.again(table, persons, group, cells, release.key_)

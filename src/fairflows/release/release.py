@@ -509,8 +509,11 @@ class Release(TransformerMixin, BaseEstimator):
         tree, table = self.encoder_, self.table_
         if tree.tree_ is None or table is None or table.blocks is None:
             return None
-        others = rows.split(1 - tree.calibration, self.random_state)[1]
-        at = rows.take(rows.independent(others, self.most_rows_ or 1, self.random_state))
+        if table.of_persons:  # it was cut at persons of a sample
+            at = rows.take(np.flatnonzero(table.places_of_cut(rows.persons, self.key_) >= 0))
+        else:
+            others = rows.split(1 - tree.calibration, self.random_state)[1]
+            at = rows.take(rows.independent(others, self.most_rows_ or 1, self.random_state))
         again = tree.cut_again(at)
         blocks = tree.structure_.blocks(np.bincount(at.group, minlength=len(self.groups_)))
         pairs = (again.threshold, tree.tree_.threshold), (again.coin, tree.tree_.coin), (blocks, table.blocks)
@@ -548,7 +551,9 @@ class Release(TransformerMixin, BaseEstimator):
 
     def is_of(self, table: Table) -> bool:
         """Whether a table is the one that the release was fitted to, in any order of rows."""
-        return self.table_ is not None and self.table_.fingerprint == table.fingerprint(self.key_)
+        if self.table_ is None:
+            return False
+        return self.table_.fingerprint == self.table_.fingerprint_of(table, self.groups_, self.key_)
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the names of the released columns."""
