@@ -182,7 +182,7 @@ class Shared:
         How the table was read, for later files.
     seen : ReleasedRows
         Keyed hashes of the original rows, for the user's record of releases.
-    before : ReleasedTable or None
+    earlier : ReleasedTable or None
         What was kept of the earlier tables, where rows were drawn again from the same cells.
     """
 
@@ -195,7 +195,7 @@ class Shared:
     report: Report
     run: Run
     seen: ReleasedRows
-    before: ReleasedTable | None = None
+    earlier: ReleasedTable | None = None
 
     @property
     def meets_target(self) -> bool:
@@ -266,7 +266,7 @@ class Shared:
                     release = knowing_whole_file(release, whole, text_format, **own)
                     n_rows = encode_rows(release, whole, shared, found=found, is_own=True, **formats, **roles)
                     found.warn()
-                release = _of_whole_file(release, certificate, found, self.before)
+                release = _of_whole_file(release, certificate, found, self.earlier)
                 certificate, released = of_whole_file(certificate, release), found.released
                 certificate = replace_(certificate, model=model_hash(release, release.key_))
                 run = replace_(run, rows=n_rows)

@@ -227,7 +227,7 @@ def _shared_again(
 ) -> Shared:
     """Share a table from the cells of an earlier release."""
     say("fitting the law of rows to the cells that persons keep")
-    before = None if extend else first.released_table
+    known = None if extend else first.released_table
     release = draw_again(first, table, origin_of(first), extend=extend, target=target, **settings)
     cells = release.released_table.kept_cells(release.units(table).persons, release.key_)  # type: ignore[union-attr]
     rows = release.draw(cells if release.unit == "row" else np.random.default_rng().permutation(cells))
@@ -246,7 +246,7 @@ def _shared_again(
     )
     say("writing the report")
     contents = report_contents(release, table, certificate, split=split)
-    return replace(_result(release, table, rows, certificate, contents), before=before)
+    return replace(_result(release, table, rows, certificate, contents), earlier=known)
 
 
 def _result(

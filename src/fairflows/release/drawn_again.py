@@ -63,9 +63,7 @@ def draw_again(
             "have one row each: only then each person has one cell."
         )
     if extend and release.unit == "person":
-        raise DataError(
-            "extend cuts cells of rows further; persons with all of their rows (unit='person') keep theirs."
-        )
+        raise DataError("extend cuts cells of rows further; persons with all rows (unit='person') keep theirs.")
     whole = Panels.of(table) if release.unit == "person" else table  # with columns that the release does not know
     table = release.units(table)
     persons = table.persons

@@ -257,7 +257,8 @@ class BatchEncoder:
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
         features = frame[self._features]  # which are checked as they are read
         encoder = self._encoder
-        rows = encoder.read(features, attribute, persons)
+        # Of its own file a release knows who is who: equal rows of others are no persons of the sample.
+        rows = (encoder.inner_encoder if self._is_own else encoder).read(features, attribute, persons)
         of_panels = encoder.traits.unit == "person"
         if encoder.released_table is None:
             encoded = encoder.encode(rows)
