@@ -1,5 +1,6 @@
 from .anytime import log_e_law as log_e_law
 from .arguments import delta_of_look as delta_of_look
+from .blocks import Leaves as Leaves
 from .blocks import blocks_p_value as blocks_p_value
 from .blocks import blocks_upper_bound as blocks_upper_bound
 from .blocks import even_blocks as even_blocks

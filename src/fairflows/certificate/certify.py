@@ -553,6 +553,7 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "table": case.table is not None,
         "together": case.table is not None and case.table.together is not None,
         "persons to come": by_trees,
+        "cut further": case.trees is not None and bool(case.trees.leaves),
         "one tree": by_trees,
         "independent": is_counted,
         "which groups": is_counted,
