@@ -132,12 +132,14 @@ class FairTree(Encoder):
         cut_at: Int[Places, " l"],
         n_persons: Int[IntArray, " K"],
         n_cells: Callable[[TreeStructure], int],
+        fewest: int = FEWEST_PERSONS,
     ) -> Float[FloatArray, "n n_scores"]:
         """Choose scores and nodes on the rows at `structure`, and set the thresholds at the rows at `cut_at`.
 
         The latter are one of each person, none of whom has rows at `structure`; there may be none of them. The tree
-        grows for cuts at so many persons of each group, and `n_cells` returns the number of cells of a tree that
-        has grown. Return the scores of all rows, each by models that were not fitted to its person.
+        grows for cuts at so many persons of each group, with `fewest` of each in every leaf, and `n_cells` returns the
+        number of cells of a tree that has grown. Return the scores of all rows, each by models that were not fitted to
+        its person.
         """
         self.label_ = rows.labels[0].take(np.empty(0, np.intp)) if rows.labels else None
         self.output_, self.cell_means_ = CELL, np.empty((0, 0))
@@ -151,7 +153,7 @@ class FairTree(Encoder):
         scores[structure] = of_structure
         if len(others):
             scores[others] = np.concatenate(list(self._scores(rows.take(others))))
-        grown = self._grown(rows, structure, split_scores, scores[structure], n_persons)
+        grown = self._grown(rows, structure, split_scores, scores[structure], n_persons, fewest)
         self.structure_ = grown.first(n_cells(grown))
         self.n_cells_ = self.structure_.n_cells
         self.tree_ = self.blocks_ = None
@@ -174,12 +176,13 @@ class FairTree(Encoder):
         split_scores: TreeScores,
         scores: Float[FloatArray, "n n_scores"],
         n_persons: Int[IntArray, " K"],
+        fewest: int,
     ) -> TreeStructure:
         """Grow a tree as far as so many persons of each group allow."""
         K = len(rows.groups)
         grown_on = structure_rows(rows, places, split_scores, scores, self.random_state)
         if not self.spend:
-            return grow(grown_on, n_persons)
+            return grow(grown_on, n_persons, fewest=fewest)
         if not (rows.labels and len(rows.labels[0].class_values) == 2):
             raise DataError("spend needs a label with two classes: pass y, or leave spend at 0.")
         if split_scores.of_labels[0] is None:

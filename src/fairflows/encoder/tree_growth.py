@@ -80,13 +80,17 @@ class Level:
 
 
 def grow(
-    rows: StructureRows, n_persons: Int[IntArray, " K"], rates: Float[FloatArray, " K"] | None = None
+    rows: StructureRows,
+    n_persons: Int[IntArray, " K"],
+    rates: Float[FloatArray, " K"] | None = None,
+    *,
+    fewest: int = FEWEST_PERSONS,
 ) -> TreeStructure:
     """Choose the structure of a tree for thresholds at n persons of each group.
 
     The distance between the groups that chance leaves in a tree of leaves with masses p_j is proportional to
     Σ_j h(p_j), h(p) = √(p(1 − p)). So each node takes the score and the share whose split explains most of the targets'
-    variance for what it adds to that sum, with ten persons of every group in every leaf::
+    variance for what it adds to that sum, with ten persons of every group in every leaf (`fewest`)::
 
         grow(rows):
             for each score and each share in .1, …, .9: cut each group at this quantile of the score
@@ -98,7 +102,7 @@ def grow(
     each group to the right.
     """
     level = Level(np.array([-1]), np.array([0]), np.ones(1), np.asarray(n_persons)[None] + 1)
-    score, share, children, _ = _grown(rows, np.zeros(len(rows.group), dtype=np.int64), level, rates)
+    score, share, children, _ = _grown(rows, np.zeros(len(rows.group), dtype=np.int64), level, rates, fewest)
     return TreeStructure(score, share, children).first(len(score) + 1)
 
 
@@ -112,7 +116,7 @@ def grow_below(
     k, K = blocks.shape
     mass = (blocks / blocks.sum(axis=0)).mean(axis=1)
     level = Level(-1 - np.arange(k), np.zeros(k, dtype=np.int64), mass, blocks)
-    score, share, children, root = _grown(rows, leaf.astype(np.int64), level, None)
+    score, share, children, root = _grown(rows, leaf.astype(np.int64), level, None, FEWEST_PERSONS)
     n_above, n = len(tree.score), len(tree.score) + len(score)
     of_leaf = np.where(root >= 0, n_above + root, n)  # a leaf has a number beyond all nodes
     above = np.where(tree.children < 0, of_leaf[np.maximum(-1 - tree.children, 0)], tree.children)
@@ -125,7 +129,11 @@ def grow_below(
 
 
 def _grown(
-    rows: StructureRows, node: Int[IntArray, " n"], level: Level, rates: Float[FloatArray, " K"] | None
+    rows: StructureRows,
+    node: Int[IntArray, " n"],
+    level: Level,
+    rates: Float[FloatArray, " K"] | None,
+    fewest: int,
 ) -> tuple[
     Int[IntArray, " n_nodes"], Float[FloatArray, "n_nodes K"], Int[IntArray, "n_nodes 2"], Int[IntArray, " n_starts"]
 ]:
@@ -143,7 +151,7 @@ def _grown(
         is_root = n_nodes == 0
         shares = np.repeat(_SHARES[:, None], K, axis=1) if rates is None or not is_root else 1 - rates[None]
         considered = rows if rates is None or not is_root else replace(rows, by_score=rows.by_score[:1])
-        score, best, worth, goes_right = best_splits(considered, node, shares, _worth(level, shares))
+        score, best, worth, goes_right = best_splits(considered, node, shares, _worth(level, shares, fewest))
         may_split = worth > 0
         stays = may_split[node]
         number = np.arange(may_split.sum())
@@ -167,13 +175,13 @@ def _grown(
     return np.concatenate(scores)[order], np.concatenate(share_on_left)[order], place[children[order]], place[root]
 
 
-def _worth(level: Level, shares: Float[FloatArray, "n_shares K"]) -> Float[FloatArray, "n_nodes n_shares"]:
+def _worth(level: Level, shares: Float[FloatArray, "n_shares K"], least: int) -> Float[FloatArray, "n_nodes n_shares"]:
     """Return the worth of a unit of explained variance; 0 where a leaf would be too small."""
     left = blocks_to_the_left(level.blocks[:, None], shares)  # (n_nodes, n_shares, K)
     fewest = np.minimum(left, level.blocks[:, None] - left).min(axis=2)
     mass, on_left = level.mass[:, None], shares.mean(axis=1)
     cost = _h(mass * on_left) + _h(mass * (1 - on_left)) - _h(mass)
-    return np.where(fewest > FEWEST_PERSONS, 1 / np.maximum(cost, 1e-300), 0.0)
+    return np.where(fewest > least, 1 / np.maximum(cost, 1e-300), 0.0)
 
 
 def _h(p: Float[FloatArray, "*any"]) -> Float[FloatArray, "*any"]:

@@ -57,7 +57,7 @@ def cut_further(
         many cells.
     """
     tree = release.encoder_
-    if known.blocks is None or not len(known.cut_person):
+    if (blocks := known.blocks) is None or not len(known.cut_person):
         raise DataError(
             "The release was fitted to too few persons to encode others, so that its cells stay as they are."
         )
@@ -84,7 +84,7 @@ def cut_further(
                 return n
         raise DataError(
             f"No cell can be cut further within the target Δ ≤ {candidates[-1]:.4g}: the bound on persons to come is "
-            f"{blocks_upper_bound(known.blocks, release.delta, known.leaves):.3f} with the {k} cells of the release. "
+            f"{blocks_upper_bound(blocks, release.delta, known.leaves):.3f} with the {k} cells of the release. "
             "State a larger target (target=...), or draw again without cutting further."
         )
 
@@ -135,9 +135,12 @@ def _training_rows(release: Release, table: Table, columns: list[str], group: Ce
 def _most_within(grown: Grown, k: int, most: int, target: float, delta: float, known: ReleasedTable) -> int:
     """Return the most cells, k at least, for which the statements on the table and on persons to come are within."""
 
+    of_leaves = known.blocks
+    assert of_leaves is not None
+
     def bound(n_cells: int, of_blocks: Callable[[IntArray, float, Sequence[Leaves]], float]) -> float:
         leaf_of_cell, _, of_cut = grown(n_cells)
-        return of_blocks(of_cut, delta, (Leaves(leaf_of_cell, known.blocks), *known.leaves))
+        return of_blocks(of_cut, delta, (Leaves(leaf_of_cell, of_leaves), *known.leaves))
 
     def is_foreseen(n_cells: int) -> bool:
         of_table = grown(n_cells)[1]

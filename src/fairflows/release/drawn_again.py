@@ -62,6 +62,8 @@ def draw_again(
             "Rows are drawn again from the cells of a release of FairTree whose persons are named (identifier=...) and "
             "have one row each: only then each person has one cell."
         )
+    if table.grouping.is_uncut:
+        raise DataError("Rows with an attribute that is not cut (uncut=...) are not drawn again, as yet.")
     if extend and release.unit == "person":
         raise DataError("extend cuts cells of rows further; persons with all rows (unit='person') keep theirs.")
     whole = Panels.of(table) if release.unit == "person" else table  # with columns that the release does not know
@@ -78,7 +80,7 @@ def draw_again(
     if extend:
         further = cut_further(release, known, table, group, cells, target)
         encoder, cells, known_now = further.tree, further.cells, further.known
-        settings["target"], n_cells = further.target, encoder.n_cells_
+        settings["target"], n_cells = further.target, encoder.structure_.n_cells
         origin = f"{origin}/{secrets.token_hex(16)}"  # another way to cut them further is another release
     again = clone(release).set_params(**settings)
     again.check_settings()

@@ -68,7 +68,7 @@ class ReleasedTable:
     cut_person: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     cut_leaf: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     leaves: tuple[Leaves, ...] = ()  # that these cells were cut from, and those that these were cut from
-    of_persons: bool = False  # whether the fingerprint is of persons and their groups, of a file that was read in parts
+    of_persons: bool = False  # whether the fingerprint is of persons, of a file that was read in parts
     n_releases: int = 1
     together: Together | None = None  # of the second release on
 
@@ -125,7 +125,7 @@ class ReleasedTable:
             raise DataError("A file that is larger than memory has one row of each person; some persons have several.")
         K, k = self.counts.shape[1:]
         counts = np.bincount(group * k + cells, minlength=K * k).reshape(1, K, k)
-        of_persons = fingerprint([np.sort(here ^ keyed_hashes(list(map(str, range(K))), key, "group")[group])], key)
+        of_persons = fingerprint([np.sort(here)], key)
         if before is not None:
             return replace(before._again(of_persons, counts, here, group, cells), of_persons=True)
         order = np.argsort(here)
@@ -140,14 +140,11 @@ class ReleasedTable:
             times=np.ones(len(here), dtype=np.int64),
         )
 
-    def fingerprint_of(self, table: Table, groups: Sequence[Hashable], key: Key) -> str:
-        """Return the fingerprint by which a table is compared with this one."""
+    def fingerprint_of(self, table: Table, key: Key) -> str:
+        """Return the fingerprint by which a table is compared with this one: of its rows, or of its persons."""
         if not self.of_persons:
             return table.fingerprint(key)
-        if not table.persons.named:
-            return ""
-        names = keyed_hashes(list(map(str, range(len(groups)))), key, "group")
-        return fingerprint([np.sort(_hashes(table.persons, key) ^ names[table.group_numbers(groups)])], key)
+        return fingerprint([np.sort(_hashes(table.persons, key))], key) if table.persons.named else ""
 
     def _again(self, of_table: str, counts: IntArray, here: Hashes, group: Cells, cells: Cells) -> ReleasedTable:
         K, k = self.counts.shape[1:]
@@ -178,6 +175,10 @@ class ReleasedTable:
                 {what: int(which.sum()) for what, which in places.items()},
             ),
         )
+
+    def is_of(self, table: Table, key: Key) -> bool:
+        """Whether a table is the one that was released, in any order of rows."""
+        return self.fingerprint == self.fingerprint_of(table, key)
 
     def kept_cells(self, persons: Persons, key: Key) -> Cells:
         """Return the cell that each row's person keeps; −1 for everybody else."""
