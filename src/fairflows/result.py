@@ -332,7 +332,7 @@ class Shared:
 
     def _naming_parents(self, certificate: Certificate, path: Path) -> Certificate:
         """Write the table with one row of each person; return the certificate that names it, too."""
-        table = to_arrow(self.parents)  # type: ignore[arg-type]
+        table = to_arrow(self.parents)
         write_table([table], path, path, self.run.time_formats)
         contents = contents_of(path, kinds_of(table.schema))
         files = {**certificate.released_files, path.name: file_sha256(path)}

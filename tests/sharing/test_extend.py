@@ -134,6 +134,18 @@ def test_later_persons_are_encoded_and_watched(months, results):
     assert ff.certify(second.release, table(later)).find("new persons").p_value > 0.001
 
 
+def test_cells_are_cut_further_twice(months, results, tmp_path):
+    _, (_, _, third) = results
+    rows = months[2].assign(shift=np.arange(len(months[2])) % 3)
+    fourth = ff.share(table(rows), again=third, extend=True, target=0.4).save(tmp_path / "4")
+    leaves = fourth.release.released_table.leaves
+    assert [part.of_cell.max() + 1 for part in leaves] == [third.release.n_cells_, results[1][0].release.n_cells_]
+    np.testing.assert_array_equal(leaves[0].of_cell[cells(fourth, rows)], cells(third, rows))
+    assert len(fourth.certificate.find("population").leaves) == 2
+    assert ff.check(tmp_path / "4")
+    assert ff.verify(fourth.certificate, fourth.release, table(rows))
+
+
 def test_another_way_to_cut_further_is_another_release(months, results, tmp_path, monkeypatch):
     folder, (first, _, _) = results
     monkeypatch.setenv("FAIRFLOWS_LEDGER", str(folder / "ledger"))

@@ -134,7 +134,6 @@ def _training_rows(release: Release, table: Table, columns: list[str], group: Ce
 
 def _most_within(grown: Grown, k: int, most: int, target: float, delta: float, known: ReleasedTable) -> int:
     """Return the most cells, k at least, for which the statements on the table and on persons to come are within."""
-
     of_leaves = known.blocks
     assert of_leaves is not None
 
