@@ -119,6 +119,7 @@ class Run:
             columns = open_table(path, text_format).columns
             frame = read_frame(path, schema.part(columns), self.identifier, text_format)
             frames.append(frame[[name for name in frame if name in known]])
+        assert self.identifier is not None
         return LinkedTables(
             dict(zip(self.linked, frames, strict=True)),
             cuts=self.grouping,
@@ -355,7 +356,10 @@ class Shared:
         }
         public = hashlib.sha256(texts["report-public.html"].encode()).hexdigest()
         digests = {**certificate.released_files, "report-public.html": public}
-        return texts | export_files(certificate, self.table, name, n_rows, digests)
+        tables = {name: self.table}
+        if self.parents is not None:
+            tables[f"{PARENTS}{Path(name).suffix}"] = self.parents
+        return texts | export_files(certificate, tables, n_rows, digests)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw of 100 guesses of the group those that are right: before, after, and by a coin.

@@ -76,8 +76,6 @@ def watch(
     """
     if not isinstance(release, Release) or release.released_table is None or not release.traits.cut_twice:
         raise DataError("watch takes a fitted Release of FairTree, whose cells follow the law of blocks.")
-    if release.unit == "person":
-        raise DataError("Persons whose rows are drawn together (unit='person') are not watched, as yet.")
     if release.released_table.blocks is None:
         raise DataError(
             "The release was fitted to too few persons to state anything about persons to come, so that nothing can be "
