@@ -98,9 +98,9 @@ def cell_upper_bound(counts: ArrayLike, delta: float) -> Float[FloatArray, "*tab
     of cells is not in the second term; it enters through the upward bias of the first, about
     :math:`0.56 \sqrt{k/n}`.
 
-    For K > 2 groups the bound is on the worst pair: either each pair at δ / (K choose 2), or all at once with the radius
-    :math:`\sqrt{\tfrac12 \log(1/δ) \sum_a 1/n_a}`, whichever is smaller for these group sizes (the choice does not look
-    at the cells).
+    For K > 2 groups the bound is on the worst pair: either each pair at δ / (K choose 2), or all at once with the
+    radius :math:`\sqrt{\tfrac12 \log(1/δ) \sum_a 1/n_a}`, whichever is smaller for these group sizes (the choice does
+    not look at the cells).
 
     Proof: [Counted persons](proofs.md#counted-persons).
 
