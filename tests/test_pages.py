@@ -143,6 +143,8 @@ def test_inline_formulas_hold_nothing_that_markdown_reads():
     for page in PAGES:
         text = re.sub(r"^(```.*?^```|\$\$.*?^\$\$)", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         text = re.sub(r"`[^`\n]*`", "", text)
+        for formula in re.findall(r"\$\$.*?\$\$", page.read_text(), flags=re.DOTALL):
+            assert re.search(r"\\[^a-zA-Z]", formula) is None, f"{page.name}: {formula}"
         for formula in re.findall(r"\$([^$]+)\$", text):
             assert "\n" not in formula, f"{page.name}: {formula}"
             assert re.search(r"\\[^a-zA-Z]", formula) is None, f"{page.name}: {formula}"
