@@ -1,6 +1,7 @@
 """Pages show what a reader should see: on GitHub, where they are as stored, and on the site."""
 
 import importlib
+import json
 import re
 import sys
 from pathlib import Path
@@ -152,3 +153,15 @@ def test_inline_formulas_hold_nothing_that_markdown_reads():
 
 def test_the_readme_has_at_most_90_lines():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 90
+
+
+def test_the_fields_that_officers_are_sent_to_are_there():
+    schema = json.loads((Path(fairflows.__file__).parent / "certificate" / "certificate.schema.json").read_text())
+    parts = [schema, *schema["$defs"].values()]
+    fields = {name for part in parts for name in part.get("properties", {})}
+    subjects = set(schema["$defs"]["Statement"]["properties"]["about"]["enum"])
+    table = (ROOT / "docs" / "officers.md").read_text().split("## Where to look")[1].split("\n## ")[0]
+    named = set(re.findall(r"`\.?(?:about\.|statements\[\w+\]\.)?([a-z_]+)`", table))
+    assert len(named) > 25
+    assert named - fields == {"watch"}
+    assert set(re.findall(r"`statements\[(\w+)\]", table)) <= subjects
