@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
@@ -110,6 +111,21 @@ def test_blocks_below_a_mark_become_tabs():
 )
 def test_parts_from_other_hosts_are_seen(html, kinds):
     assert tool("faults").requests_of(html) == kinds
+
+
+def test_a_page_of_the_site_is_refused_for_what_it_shows():
+    check = tool("checked_site").faults_of_page
+    assert check('<p>Fine.</p><img src="data:image/png;base64,TracebackWarning">') == []
+    assert check("<pre>UserWarning: odd</pre>") == ["a warning"]
+    assert check("<pre>UserWarning: odd</pre>", has_errors=True) == []
+    assert check("<p>.. math:: x</p>", has_errors=True) == ["a formula as text"]
+
+
+def test_a_folder_with_a_faulty_page_is_refused(tmp_path):
+    exceptions = pytest.importorskip("mkdocs.exceptions", reason="mkdocs is not installed")
+    (tmp_path / "page.html").write_text("<pre>Traceback (most recent call last)</pre>")
+    with pytest.raises(exceptions.PluginError, match="page.html shows a traceback"):
+        tool("checked_site").on_post_build(SimpleNamespace(site_dir=str(tmp_path)))
 
 
 def test_the_site_has_what_its_pages_load():
