@@ -287,7 +287,7 @@ def _result(
         shuffled = rows.iloc[order].reset_index(drop=True)
     seen = ReleasedRows.of(table.X, table.persons, record_key())
     run = Run.of(table, release.random_state)
-    return Shared(shuffled, certificate, worth, after, before, release, Report(contents), run, seen, parents)
+    return Shared(shuffled, certificate, worth, after, before, release, Report(contents), run, seen, parents=parents)
 
 
 def _unfitted(table: Table, method: Method, target: float | None, settings: dict[str, Any]) -> Release:

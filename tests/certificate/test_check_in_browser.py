@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from damages import cut_off, flipped, swapped
+from known_tables import patients_and_visits
 from test_check import people
 from test_damage import edited
 from webdriver import Browser, missing
@@ -49,6 +50,9 @@ def folders(tmp_path_factory):
     share(people(1, 2500), quick=True, target=0.4, method="cells", output="cell").save(place / "cells")
     share(several, quick=True, target=0.4, output="cell").save(place / "several")
     share(people(4, 300, most=4), quick=True, target=0.6).save(place / "panels")
+    linked = patients_and_visits(400)
+    roles = {"identifier": "patient", "sensitive": "sex", "time": "day"}
+    share(linked, **roles, quick=True, target=0.6).save(place / "linked")
     everybody = people(5, 1000)
     first = share(everybody.take(range(900)), quick=True, target=0.4).save(place / "first")
     share(everybody.take(range(100, 1000)), again=first, quick=True).save(place / "again")
@@ -111,8 +115,9 @@ def test_it_agrees_with_the_command(n, browser, folders, tmp_path):
     different = []
     browser.open(folders / "odd" / "report-public.html", 1200)
     for number in range(n):
-        folder = folders / rng.choice(["rows", "cells", "several", "odd", "panels", "again"])
-        certificate, table = (folder / name for name in ("certificate.json", "shared.csv"))
+        folder = folders / rng.choice(["rows", "cells", "several", "odd", "panels", "linked", "again"])
+        shared = rng.choice(["shared.csv", "shared-persons.csv"]) if folder.name == "linked" else "shared.csv"
+        certificate, table = (folder / name for name in ("certificate.json", shared))
         damaged = rng.choice([certificate, certificate, table, table, None])
         paths = {each: tmp_path / f"{number}-{each.name}" for each in (certificate, table)}
         for each, path in paths.items():
