@@ -85,9 +85,9 @@ def cut_further(
                 return n
         if most == k:
             raise DataError(
-                f"None of the {k} cells can be cut further: each part needs {FEWEST_PERSONS} persons of every group, at "
-                "whom the tree was cut, and who are still in the table and in their cell. Draw again without cutting "
-                "further (extend=False)."
+                f"None of the {k} cells can be cut further: each part needs {FEWEST_PERSONS} persons of every group "
+                "at whom the tree was cut, and who are still in the table and in their cell. Draw again without "
+                "cutting further (extend=False)."
             )
         raise DataError(
             f"No cell can be cut further within the target Δ ≤ {candidates[-1]:.4g}: the bound on persons to come is "
