@@ -47,6 +47,8 @@ def blocks_upper_bound(blocks: ArrayLike, delta: float) -> float:
     person has a demographic parity distance of at most U. The quantile is an order statistic of gamma draws with a
     fixed seed, moved up so that Monte-Carlo error makes it too small with a probability of at most 10⁻⁶.
 
+    Proof: [Dirichlet blocks](proofs.md#dirichlet-blocks).
+
     Parameters
     ----------
     blocks : array-like of int of shape (K, k)
@@ -101,6 +103,8 @@ def blocks_p_value(blocks: ArrayLike, counts: ArrayLike) -> float:
     If the true probabilities of the leaves have the law of the blocks, the counts of fresh persons are
     Dirichlet-multinomial. The p-value is the probability of an observed distance as large as theirs, one-sided and
     doubled.
+
+    Proof: [Dirichlet blocks](proofs.md#dirichlet-blocks).
 
     Parameters
     ----------

@@ -127,6 +127,9 @@ class Certificate:
         SHA-256 of each file that was released with the certificate, by the file's name.
     contents : Contents or None
         The contents of the shared table: its digest is that of every file with the same rows, in any order and form.
+    parents : Contents or None
+        Of two linked tables the contents of the one with one row of each person. Then `columns` and `contents` are
+        those of the other one.
     counted_file : str
         The one of these files whose rows are the cells of exactly the persons that were counted, so that its own
         histogram is the sum of their counts over the groups; empty where none is.
@@ -165,6 +168,7 @@ class Certificate:
     releases: Annotated[int, Meta(ge=0)] = 0
     released_files: dict[str, str] = field(default_factory=dict)
     contents: Contents | None = None
+    parents: Contents | None = None
     counted_file: str = ""
     seal: str = ""
     unchecked: bool = field(default=False, compare=False)
@@ -175,6 +179,11 @@ class Certificate:
         """Return the statement with these attributes (`Statement`), or None."""
         wanted = (about, law, given, group)
         return next((s for s in self.statements if (s.about, s.law, s.given, s.group) == wanted), None)
+
+    def of_parents(self) -> Certificate:
+        """Return the certificate of two linked tables as that of the one with one row of each person alone."""
+        assert self.parents is not None
+        return replace(self, contents=self.parents, columns=tuple(self.parents.kinds), parents=None)
 
     @property
     def headline(self) -> Statement | None:

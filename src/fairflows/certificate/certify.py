@@ -209,9 +209,10 @@ class Case:
         self.known_groups = list(model.groups_) or rows.groups
         self.uncut = rows.grouping if rows.grouping.is_uncut else None
         self.groups = list(map(str, self.known_groups)) if self.uncut is None else self.uncut.halves
-        is_own = model.is_of(rows)
-        self.trees: ReleasedTable | None = model.released_table if traits.cut_twice else None
-        self.table: ReleasedTable | None = model.released_table if is_own else self.trees
+        released = model.released_table
+        is_own = released is not None and released.is_of(rows, model.key_)
+        self.trees: ReleasedTable | None = released if traits.cut_twice else None
+        self.table: ReleasedTable | None = released if is_own else self.trees
         self.is_new = self.trees is not None and not is_own
         if self.uncut is not None and (self.trees is None or self.labels):
             raise DataError(

@@ -93,6 +93,8 @@ def fit_tree(release: Release, encoder: FairTree, given: FitArguments) -> Fitted
 
     The first cut gives the bound on persons to come, who are encoded by it; the second gives the rows of the table
     their cells, which are counted. With too few persons for the first, everybody chooses the structure.
+
+    Proof: [Two cuts](proofs.md#two-cuts).
     """
     rows = begin_fit(encoder, given.X, given.y, given.sensitive_features)
     encoder.check_settings()

@@ -93,13 +93,14 @@ def guesses(shared: Shared) -> list[tuple[str, str]]:
 
 
 def which_file_goes_where(shared: Shared, out: Path, name: str) -> str:
-    """Return which files of a saved result may leave, and which stay; `name` is the file to share."""
-    files = f"{out / name}, {out / 'certificate.json'}, {out / 'report-public.html'}"
+    """Return which files of a saved result may leave, and which stay; `name` is the file to share, or one of two."""
+    released, check = list(shared.certificate.released_files), f"{out / 'certificate.json'} {out / name}"
+    files = ", ".join(str(out / file) for file in (*released, "certificate.json", "report-public.html"))
     return "\n".join(
         [
             f"Share        {files}" if shared.meets_target else f"Not yet      {files}: the target is not reached",
             f"Keep         {out / 'report.html'}, {out / 'report.json'}",
             f"Never share  {out / 'model'}: with it and its key persons can be told apart",
-            f"To check     fairflows check {out / 'certificate.json'} {out / name}",
+            f"To check     fairflows check {check if len(released) == 1 else out}",
         ]
     )

@@ -303,6 +303,11 @@ class Table:
         """Whether some persons have several rows."""
         return self.persons.n < len(self)
 
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables whose columns are released: this one, or both of two linked ones."""
+        return (self,)
+
     def contents(self) -> Hashes:
         """Return a hash of each row's features, label and group."""
         return content_hashes(self.whole(), b"whole rows")
