@@ -32,10 +32,23 @@ from fairflows.table.columns import has_order
 DATA = Path(os.environ.get("FAIRFLOWS_DATA", "data"))
 DELTA = 0.2
 ADVERSARIES = ["boosted trees", "random forest", "rank regression", "mean of the cell"]
-ADULT = (
-    "age workclass fnlwgt education education_num marital_status occupation relationship race sex capital_gain "
-    "capital_loss hours_per_week native_country income"
-).split()
+ADULT = [
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education_num",
+    "marital_status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital_gain",
+    "capital_loss",
+    "hours_per_week",
+    "native_country",
+    "income",
+]
 
 
 def adult() -> tuple[pd.DataFrame, str]:

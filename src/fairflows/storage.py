@@ -71,7 +71,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.encoder.base": "EncodedColumns",
     "fairflows.encoder.scores": "Score LevelNumbers ThresholdTrees",
     "fairflows.release.release": "Release",
-    "fairflows.release.released_table": "ReleasedTable Together",
+    "fairflows.release.released_table": "ReleasedTable Together Margin",
     "fairflows.release.own_rows": "RowHashes",
     "fairflows.bounds.planning": "CellPlan",
     "fairflows.release.row_law": "RowLaw",

@@ -125,7 +125,9 @@ def test_new_persons_test_the_law():
     rng = np.random.default_rng(6)
     agree = rng.multinomial(200, np.full(K, 1 / K), size=G)
     slope = np.linspace(0.5, 1.5, K)
-    moved = np.array([rng.multinomial(200, p / p.sum()) for p in (slope if g < G / 2 else slope[::-1] for g in range(G))])
+    moved = np.array(
+        [rng.multinomial(200, p / p.sum()) for p in (slope if g < G / 2 else slope[::-1] for g in range(G))]
+    )
     assert rank_p_value(BLOCKS, agree) > 0.05
     assert rank_p_value(BLOCKS, moved) < 0.001
     assert rank_p_value(BLOCKS, agree * (np.arange(G) > 0)[:, None]) == 1

@@ -73,7 +73,9 @@ def test_edges_follow_from_those_who_choose_the_structure(table, rows):
 def test_a_part_of_the_table_knows_who_chose(table):
     part = table.take(np.arange(0, len(table), 3))
     assert np.array_equal(part.persons.chose_edges, table.persons.chose_edges[::3])
-    unnamed = ff.Table(table.X.assign(age=np.arange(len(table)) % 50).reset_index(drop=True), sensitive="age", uncut="age")
+    unnamed = ff.Table(
+        table.X.assign(age=np.arange(len(table)) % 50).reset_index(drop=True), sensitive="age", uncut="age"
+    )
     assert np.array_equal(unnamed.take([5, 7]).persons.chose_edges, unnamed.persons.chose_edges[[5, 7]])
 
 

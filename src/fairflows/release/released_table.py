@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 import numpy as np
+import pandas as pd
 
 from fairflows.encoder.base import Cells, FloatArray, IntArray
 from fairflows.encoder.rows import Rows
+from fairflows.table.grouping import joined
 from fairflows.table.keys import Hashes, Key, keyed_hashes
 from fairflows.table.persons import Persons, Places
 from fairflows.table.table import Table
@@ -23,6 +26,52 @@ class Together:
 
     counts: IntArray  # (K, k): persons who are in all of them, by group and cell
     membership: dict[str, int]  # persons of all releases, by where they are
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Rows counted by the values of some of several sensitive columns."""
+
+    columns: tuple[str, ...]
+    values: list[str]
+    cells: IntArray  # (V, k): by value and cell
+    groups: IntArray  # (V, K): by value and group
+    # For each group that was merged from several: the rows of each value and cell in it, (V, k).
+    inside: dict[str, IntArray]
+    values_inside: list[str]
+
+    @classmethod
+    def all_of(cls, table: object, group: Cells, cells: Cells, shape: tuple[int, int]) -> list[Margin]:
+        """Count every single attribute of several, and every pair of more than two.
+
+        Where a value occurs in merged groups alone, these groups are a value of their own.
+        """
+        if not isinstance(table, Table) or table.attributes is None:
+            return []
+        K, k = shape
+        names, found = list(map(str, table.attributes)), []
+        merged = [(name, table.a.to_numpy() == name) for name in table.grouping.merged_groups]
+        for n in (1, 2) if len(names) > 2 else (1,):
+            for columns in combinations(names, n):
+                true = joined(table.attributes[list(columns)]).astype(object)
+                shown = true
+                for name, is_inside in merged:
+                    if set(true[is_inside]) - set(true[~is_inside]):
+                        shown = shown.mask(is_inside, name)
+                codes, values = pd.factorize(shown, sort=True)
+                true_codes, true_values = pd.factorize(true, sort=True)
+
+                inside = {name: _crossed(true_codes[some], cells[some], len(true_values), k) for name, some in merged}
+                if len(values) > 1:
+                    of_cells, of_groups = (_crossed(codes, by, len(values), n) for by, n in ((cells, k), (group, K)))
+                    texts = list(map(str, values)), list(map(str, true_values))
+                    found.append(cls(columns, texts[0], of_cells, of_groups, inside, texts[1]))
+        return found
+
+
+def _crossed(one: Cells, other: Cells, n: int, m: int) -> IntArray:
+    """Count pairs, (n, m)."""
+    return np.bincount(one * m + other, minlength=n * m).reshape(n, m).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -41,6 +90,7 @@ class ReleasedTable:
     times: IntArray  # (n,): of the same persons, in how many releases from these cells each is
     n_releases: int = 1
     together: Together | None = None  # of the second release on
+    margins: list[Margin] = field(default_factory=list)  # of several sensitive columns
 
     @classmethod
     def of(
@@ -67,7 +117,9 @@ class ReleasedTable:
         behind = persons.equal_weight(rows.group, shape[0])
         fingerprint = table.fingerprint(key) if isinstance(table, Table) else ""
         counts = count_cells(table, rows.group, cells, shape)
-        return cls(fingerprint, counts, behind, hashes, kept, blocks, held_out or {}, np.ones_like(kept))
+        margins = Margin.all_of(table, rows.group, cells, shape)
+        times = np.ones_like(kept)
+        return cls(fingerprint, counts, behind, hashes, kept, blocks, held_out or {}, times, margins=margins)
 
     def again(self, table: Table, persons: Persons, group: Cells, cells: Cells, key: Key) -> ReleasedTable:
         """Return what is known after another release from these cells, of a table with one row of each person."""
@@ -90,6 +142,7 @@ class ReleasedTable:
             self,
             fingerprint=table.fingerprint(key),
             counts=count_cells(table, group, cells, (K, k)),
+            margins=Margin.all_of(table, group, cells, (K, k)),
             persons_behind=np.bincount(group, minlength=K).astype(np.float64),
             person=person,
             cell=cell,
@@ -112,6 +165,19 @@ class ReleasedTable:
         hashes = keyed_hashes(persons.names, key, "person")
         place = np.minimum(np.searchsorted(self.person, hashes), len(self.person) - 1)
         return np.where(self.person[place] == hashes, self.cell[place], -1)[persons.codes].astype(np.intp)
+
+    def has_margins_of(self, table: Table, groups: Sequence[Hashable], key: Key) -> bool:
+        """Whether the counts of several sensitive columns are those of the table, whose persons have one row each."""
+        cells, shape = self.kept_cells(table.persons, key), self.counts.shape[1:]
+        again = Margin.all_of(table, table.group_numbers(groups), cells, shape)
+
+        def counts(margin: Margin) -> list[IntArray]:
+            return [margin.cells, margin.groups, *margin.inside.values()]
+
+        return len(again) == len(self.margins) and all(
+            one.columns == other.columns and all(map(np.array_equal, counts(one), counts(other)))
+            for one, other in zip(again, self.margins, strict=True)
+        )
 
     def counted_again(self, table: Table, groups: Sequence[Hashable], key: Key) -> IntArray | None:
         """Count the cells that the persons of the table keep; None where these do not give the cell of each row."""
