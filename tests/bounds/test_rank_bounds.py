@@ -27,7 +27,7 @@ def cut_masses(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def true_correlation(masses: np.ndarray, cuts: np.ndarray, *, follows: bool) -> float:
-    """η of the leaves with a uniform rank R: within a narrow group R is the score itself (`follows`), or apart of it."""
+    """η of the leaves with a uniform rank R: inside of a narrow group R is the score (`follows`), or apart from it."""
     middle = (cuts[:, 1:] + cuts[:, :-1]) / 2 if follows else np.full_like(masses, 0.5)
     R = (np.arange(G)[:, None] + middle) / G - 0.5  # the mean of R in each leaf of each narrow group
     means = (R * masses).sum(axis=0) / masses.sum(axis=0)

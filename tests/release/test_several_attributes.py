@@ -113,9 +113,7 @@ def test_large_groups_are_not_merged():
     rows["race"] = np.where(
         np.arange(3000) < 30, "c", np.where(np.arange(3000) < 40, "d", rows["race"].where(rows["race"] != "c", "b"))
     )
-    with pytest.warns(
-        ff.DataWarning, match="have 40 persons together, fewer than 100, and larger groups are not merged"
-    ):
+    with pytest.warns(ff.DataWarning, match="of 40 persons.* fewer than 100, and larger groups do not join"):
         table = ff.Table(rows, sensitive="race", merge_small=100, **ROLES)
     assert sorted(table.groups) == ["a", "b", "other"]
     assert (table.a == "other").sum() == 40

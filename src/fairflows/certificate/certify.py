@@ -29,7 +29,6 @@ from fairflows.certificate.counting import Counted
 from fairflows.certificate.looks import Looks, RecordedLook, open_looks
 from fairflows.certificate.model_hash import model_hash
 from fairflows.certificate.statements import (
-    Blocks,
     Law,
     Statement,
     attribute_statement,

@@ -396,20 +396,21 @@ def _merged(group: pd.Series, fewest: int, identifier: pd.Series | None) -> dict
             f"(merge_small={fewest!r}): the largest, {ascending.index[-1]!r}, has {ascending.iloc[-1]:,}, and all "
             f"others together {ascending.iloc[:-1].sum():,}."
         )
-    if n_together < fewest:
-        following, size = ascending.index[n_merged], ascending.iloc[n_merged]
-        warn_user(
-            f"{group.name}: {_listed(sorted(ascending.index[:n_merged]))} have {n_together:,} persons together, fewer "
-            f"than {fewest:,}, and larger groups are not merged. The next, {following!r}, has {size:,}: "
-            f"merge_small={size + 1!r} merges it with them."
-        )
-        if n_merged == 1:
-            return {}
     small = sorted(ascending.index[:n_merged])
+    more = ""
+    if n_together < fewest:
+        following, size = ascending.index[n_merged], int(ascending.iloc[n_merged])
+        more = (
+            f" That is fewer than {fewest:,}, and larger groups do not join: the next, {following!r}, has {size:,} "
+            f"persons (merge_small={size + 1} merges it, too)."
+        )
+    if n_merged == 1:
+        warn_user(f"{group.name}: {small[0]!r} stays a group of {n_together:,} persons.{more}")
+        return {}
     other = next((name for name in ascending.index if name.casefold() == OTHER), OTHER)
     warn_user(
         f"{group.name}: {_listed(small)} are one group, {other!r}, of {n_together:,} persons. They are hidden as one: "
-        "what differs inside of the group is not."
+        f"what differs inside of the group is not.{more}"
     )
     return {name: other if name in small else name for name in sorted(ascending.index)}
 
