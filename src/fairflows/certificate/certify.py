@@ -35,12 +35,9 @@ from fairflows.certificate.statements import (
     attribute_statement,
     blocks_statement,
     held_out_statement,
-<<<<<<< HEAD
     inside_statement,
     mixed_blocks_statements,
-=======
     named_blocks,
->>>>>>> main
     narrow_blocks_statements,
     table_rank_statement,
     table_statement,
@@ -339,7 +336,7 @@ class Case:
             yield blocks_statement(blocks, self.delta, leaves)
         else:
             yield from narrow_blocks_statements(blocks, self.delta, self._within)
-        if table.margins:
+        if table.margins and not table.leaves:  # whose law is another one
             yield from mixed_blocks_statements(blocks, self._parts(table), self.delta)
         if self.is_new:
             counts = self._counts(self._new_persons(table)).sum(axis=0)

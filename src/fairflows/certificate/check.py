@@ -326,7 +326,6 @@ def _faults_of_blocks(s: Statement, c: Certificate) -> Iterator[str]:
                 yield f"The blocks of {group!r} are not those of the persons that it names"
 
 
-<<<<<<< HEAD
 def _faults_of_parts(s: Statement, c: Certificate) -> Iterator[str]:
     """Yield the faults of the rows of each value of some sensitive columns."""
     of_all = c.find("population")
@@ -341,7 +340,8 @@ def _faults_of_parts(s: Statement, c: Certificate) -> Iterator[str]:
         rows = [part[group] for part in s.parts.values() if group in part]
         if sum(rows) < n or sum(rows) >= n + 10 * len(s.parts):  # those of merged groups are in tens, upwards
             yield f"The rows of the values in {group!r} do not sum up to those of the group"
-=======
+
+
 def _faults_of_leaves(s: Statement) -> Iterator[str]:
     """Yield the faults of the leaves that cells were cut from."""
     below = s.blocks
@@ -361,7 +361,6 @@ def _faults_of_leaves(s: Statement) -> Iterator[str]:
                 yield f"The cells of a leaf have more blocks of {group!r} than the leaf"
                 return
         below = part.blocks
->>>>>>> main
 
 
 def _faults_of_narrow_blocks(s: Statement, c: Certificate) -> Iterator[str]:

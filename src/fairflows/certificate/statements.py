@@ -16,14 +16,9 @@ from msgspec import Meta
 
 from fairflows.bounds.ages import halves_upper_bound, known_share_correlation, rank_correlation, rank_upper_bound
 from fairflows.bounds.arguments import FloatArray
-<<<<<<< HEAD
-from fairflows.bounds.blocks import IntArray, blocks_upper_bound
+from fairflows.bounds.blocks import IntArray, Leaves, blocks_upper_bound
 from fairflows.bounds.cells import FEWEST_PERSONS, merged_distance, merged_upper_bound
 from fairflows.bounds.several import mixed_upper_bounds
-=======
-from fairflows.bounds.blocks import IntArray, Leaves, blocks_upper_bound
-from fairflows.bounds.cells import merged_distance, merged_upper_bound
->>>>>>> main
 from fairflows.bounds.shared_table import known_share_distance, table_distance
 
 Subject = Literal[

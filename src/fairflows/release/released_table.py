@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-<<<<<<< HEAD
-from itertools import combinations
-=======
->>>>>>> main
 
 import numpy as np
-import pandas as pd
 
 from fairflows.bounds.blocks import Leaves
 from fairflows.encoder.base import Cells, FloatArray, IntArray
 from fairflows.encoder.rows import Rows
-<<<<<<< HEAD
-from fairflows.table.grouping import joined
-from fairflows.table.keys import Hashes, Key, keyed_hashes
-=======
 from fairflows.exceptions import DataError
+from fairflows.release.margins import Margin
 from fairflows.table.keys import Hashes, Key, fingerprint, keyed_hashes
->>>>>>> main
 from fairflows.table.persons import Persons, Places
 from fairflows.table.table import Table
 
@@ -41,51 +32,6 @@ class Together:
 
 
 @dataclass(frozen=True)
-<<<<<<< HEAD
-class Margin:
-    """Rows counted by the values of some of several sensitive columns."""
-
-    columns: tuple[str, ...]
-    values: list[str]
-    cells: IntArray  # (V, k): by value and cell
-    groups: IntArray  # (V, K): by value and group
-    # For each group that was merged from several: the rows of each value and cell in it, (V, k).
-    inside: dict[str, IntArray]
-    values_inside: list[str]
-
-    @classmethod
-    def all_of(cls, table: object, group: Cells, cells: Cells, shape: tuple[int, int]) -> list[Margin]:
-        """Count every single attribute of several, and every pair of more than two.
-
-        Where a value occurs in merged groups alone, these groups are a value of their own.
-        """
-        if not isinstance(table, Table) or table.attributes is None:
-            return []
-        K, k = shape
-        names, found = list(map(str, table.attributes)), []
-        merged = [(name, table.a.to_numpy() == name) for name in table.grouping.merged_groups]
-        for n in (1, 2) if len(names) > 2 else (1,):
-            for columns in combinations(names, n):
-                true = joined(table.attributes[list(columns)]).astype(object)
-                shown = true
-                for name, is_inside in merged:
-                    if set(true[is_inside]) - set(true[~is_inside]):
-                        shown = shown.mask(is_inside, name)
-                codes, values = pd.factorize(shown, sort=True)
-                true_codes, true_values = pd.factorize(true, sort=True)
-
-                inside = {name: _crossed(true_codes[some], cells[some], len(true_values), k) for name, some in merged}
-                if len(values) > 1:
-                    of_cells, of_groups = (_crossed(codes, by, len(values), n) for by, n in ((cells, k), (group, K)))
-                    texts = list(map(str, values)), list(map(str, true_values))
-                    found.append(cls(columns, texts[0], of_cells, of_groups, inside, texts[1]))
-        return found
-
-
-def _crossed(one: Cells, other: Cells, n: int, m: int) -> IntArray:
-    """Count pairs, (n, m)."""
-    return np.bincount(one * m + other, minlength=n * m).reshape(n, m).astype(np.int64)
-=======
 class KeptRows:
     """Rows of persons who keep their cell: the keyed hash of each person, the group and the cell."""
 
@@ -102,7 +48,6 @@ class KeptRows:
     def joined(cls, parts: Sequence[KeptRows]) -> KeptRows:
         """Join the rows of the parts of a file."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("person", "group", "cell")))
->>>>>>> main
 
 
 @dataclass(frozen=True)
@@ -159,24 +104,20 @@ class ReleasedTable:
         behind = persons.equal_weight(rows.group, shape[0])
         of_table = table.fingerprint(key) if isinstance(table, Table) else ""
         counts = count_cells(table, rows.group, cells, shape)
-<<<<<<< HEAD
-        margins = Margin.all_of(table, rows.group, cells, shape)
-        times = np.ones_like(kept)
-        return cls(fingerprint, counts, behind, hashes, kept, blocks, held_out or {}, times, margins=margins)
-=======
         found = cls(of_table, counts, behind, hashes, kept, blocks, held_out or {}, np.ones_like(kept))
+        found = replace(found, margins=Margin.all_of(table, rows.group, cells, shape))
         if not len(hashes) or inside is None:
             return found
         places = np.flatnonzero(inside > _NOT_CUT_AT)  # of one row of each of these persons
         cut_at = _hashes(persons, key)[places]
         order = np.argsort(cut_at)
         return replace(found, cut_person=cut_at[order], cut_leaf=inside[places][order].astype(np.int64))
->>>>>>> main
 
     def again(self, table: Table, persons: Persons, group: Cells, cells: Cells, key: Key) -> ReleasedTable:
         """Return what is known after another release from these cells, of a table with one row of each person."""
         counts = count_cells(table, group, cells, self.counts.shape[1:])
-        return self._again(table.fingerprint(key), counts, _hashes(persons, key), group, cells)
+        found = self._again(table.fingerprint(key), counts, _hashes(persons, key), group, cells)
+        return replace(found, margins=Margin.all_of(table, group, cells, self.counts.shape[1:]))
 
     def of_file(self, rows: KeptRows, before: ReleasedTable | None, key: Key) -> ReleasedTable:
         """Return the same of a whole file, of whose persons the table is a sample.
@@ -197,6 +138,7 @@ class ReleasedTable:
             fingerprint=of_persons,
             of_persons=True,
             counts=counts,
+            margins=[],  # those of the sample are not those of the file
             persons_behind=counts.sum(axis=(0, 2)).astype(np.float64),
             person=here[order],
             cell=cells[order].astype(np.int64),
@@ -225,15 +167,10 @@ class ReleasedTable:
         }
         return replace(
             self,
-<<<<<<< HEAD
-            fingerprint=table.fingerprint(key),
-            counts=count_cells(table, group, cells, (K, k)),
-            margins=Margin.all_of(table, group, cells, (K, k)),
-=======
             fingerprint=of_table,
             of_persons=False,
             counts=counts,
->>>>>>> main
+            margins=[],
             persons_behind=np.bincount(group, minlength=K).astype(np.float64),
             person=person,
             cell=cell,
