@@ -12,6 +12,7 @@ import pytest
 from blocks import leaf_masses
 
 import fairflows as ff
+from fairflows.table.persons import Persons
 
 KINDS = pd.DataFrame([(x, z) for x in range(12) for z in "abc"], columns=["x", "z"])
 AGES = np.arange(20, 70)
@@ -37,7 +38,8 @@ def people(rng: np.random.Generator, n: int) -> pd.DataFrame:
 
 def true_correlation(tree: ff.FairTree, narrow: np.ndarray) -> float:
     """η of the leaves with the rank of age, narrow groups alike; `narrow` is the group of each age in the tree."""
-    scores = np.concatenate(list(tree._scores(tree.read(KINDS, np.repeat(tree.groups_[0], len(KINDS))))))
+    rows = tree.read(KINDS, np.repeat(tree.groups_[0], len(KINDS)), Persons.newly_named(len(KINDS)))
+    scores = np.concatenate(list(tree._scores(rows)))
     G, of_age = len(tree.groups_), law()
     masses = np.empty((len(AGES), tree.n_cells_))
     for place, group in enumerate(narrow):
