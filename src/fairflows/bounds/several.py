@@ -41,7 +41,7 @@ def mixed_upper_bounds(blocks: ArrayLike, parts: Sequence[ArrayLike], delta: flo
     >>> blocks = [[250, 250]] * 4
     >>> sex, race = [[9, 9, 0, 0], [0, 0, 9, 9]], [[9, 0, 9, 0], [0, 9, 0, 9]]
     >>> [round(bound, 2) for bound in mixed_upper_bounds(blocks, [sex, race], 0.05)]
-    [0.04, 0.04]
+    [0.05, 0.05]
     """
     blocks = checked_blocks(blocks)
     weights = []
