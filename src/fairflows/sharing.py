@@ -326,11 +326,11 @@ def _measured_release(
     part, left_out = table, []
     while True:
         try:
-            apart = _attackable(second_release(release, part, random_state), part.groups)
+            apart = _attackable(second_release(release, part, random_state), part.in_halves().groups)
             break
         except DataError as error:  # too few persons of the smallest group
             sizes = part.persons.count_by(part.group_numbers(part.groups), len(part.groups))
-            if len(sizes) < 3:
+            if len(sizes) < 3 or table.grouping.is_uncut:
                 return None, f" Nothing was attacked or measured, which takes a second release. {error}"
             left_out.append(part.groups[int(sizes.argmin())])
             part = part.take(np.flatnonzero(part.a != left_out[-1]))
@@ -348,7 +348,7 @@ def _attackable(apart: MeasuredRelease, groups: list[Any]) -> MeasuredRelease:
     """Return a second release; raise if adversaries cannot learn, be tuned and be compared in every group."""
     unseen = apart.unseen()
     for part in (unseen.learn, unseen.judge):
-        if np.bincount(part.group_numbers(groups), minlength=len(groups)).min() < 3:
+        if np.bincount(part.in_halves().group_numbers(groups), minlength=len(groups)).min() < 3:
             raise DataError("It needs more persons of the smallest group.")
     return apart
 

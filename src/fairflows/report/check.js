@@ -217,7 +217,7 @@ function blocksStatement({ blocks, leaves, delta }) {
 
 const FOUND_BY = {
   table: ["counted", "undisclosed"], together: ["undisclosed"], "table rank": ["undisclosed"],
-  population: ["blocks", "narrow blocks", "held-out"], "population rank": ["narrow blocks"], "new persons": ["test"],
+  inside: ["undisclosed"], population: ["blocks", "narrow blocks", "mixed blocks", "held-out"], "population rank": ["narrow blocks"], "new persons": ["test"],
   model: ["model"], attack: ["adversary"], density: ["adversary"],
 };
 const isUnknown = (s) => !(s.about in FOUND_BY);  // to this script: the schema has statements that came after it
@@ -228,12 +228,12 @@ const result = (what, verdict, text) => ({ what, verdict, text });
 function readCertificate(text, schema) {
   refuseNamesThatStandTwice(text);
   const certificate = fitted(JSON.parse(text), schema, schema, "the certificate");
-  const names = certificate.statements.map((s) => [s.about, s.group ?? s.law, s.given].join(" "));
+  const names = certificate.statements.map((s) => [s.about, s.group ?? s.law, s.given, ...s.of].join(" "));
   if (new Set(names).size < names.length) throw new Error("it states the same thing twice");
   for (const s of certificate.statements) {
     if (isUnknown(s)) continue;
     if (!FOUND_BY[s.about].includes(s.by)) throw new Error(`it cannot state ${s.about} by ${s.by}`);
-    if ((s.about === "density") !== (s.group !== null)) throw new Error(`it states ${s.about} of the group ${s.group}`);
+    if (["density", "inside"].includes(s.about) !== (s.group !== null)) throw new Error(`it states ${s.about} of the group ${s.group}`);
   }
   const isDay = (text) => !Number.isNaN(Date.parse(text)) && new Date(text).toISOString().slice(0, 10) === text;
   const until = certificate.about.valid_until, wrong = [certificate.issued, until].find((text) => !isDay(text));
@@ -308,10 +308,10 @@ function* checkStatements(c) {
   }
   for (const s of c.statements) {
     if (isUnknown(s)) yield result(`bound, ${s.about}`, "UNKNOWN", "This page does not know statements of this kind.");
-    else if (s.by === "undisclosed" && s.about !== "table rank") yield result(`bound, ${s.about}`, "note", `Δ = ${s.distance}. Its counts are not printed, because beside earlier ones they would tell who came and left.`);
+    else if (s.by === "undisclosed" && s.about !== "table rank" && !isOfSome(s)) yield result(`bound, ${s.about}`, "note", `Δ = ${s.distance}. Its counts are not printed, because beside earlier ones they would tell who came and left.`);
     else if (s.about === "table") yield* compared(c, s, tableStatement(s.counts, s.persons), 0);
     else if (s.by === "blocks") yield* compared(c, s, blocksStatement(s), TOLERANCE_OF_DRAWS);
-    else if (s.by === "undisclosed" || s.by === "narrow blocks") {
+    else if (["undisclosed", "narrow blocks", "mixed blocks"].includes(s.by)) {
       const text = `It states ${s.distance.toFixed(6)}, which cannot be known from here: \`fairflows check\` or the producer can tell.`;
       yield result(`bound, ${saidOf(s, c)}`, "note", text);
     }
@@ -338,7 +338,8 @@ function* compared(c, stated, again, ofDraws) {
   }
 }
 
-const find = (c, about) => c.statements.find((s) => s.about === about && s.law === "row" && s.given === null && s.group === null);
+const find = (c, about) => c.statements.find((s) => s.about === about && s.law === "row" && s.given === null && s.group === null && !isOfSome(s));
+const isOfSome = (s) => s.of.length > 0;  // of several sensitive columns
 const headlineOf = (c) => find(c, "table") ?? find(c, "population");
 const isWithin = (s, met) => (met === null ? s.distance < 1 : met);
 
@@ -349,7 +350,7 @@ function saidOf(s, c) {
 }
 
 function isMet(s, target) {
-  if (["attack", "density", "new persons"].includes(s.about) || s.given !== null || target === null) return null;
+  if (["inside", "attack", "density", "new persons"].includes(s.about) || s.given !== null || target === null) return null;
   if (!["table", "together", "table rank"].includes(s.about)) return s.distance <= target;
   const hasFew = s.counts !== null && Object.values(s.counts.merged).some((n) => n !== 0);
   return s.distance <= target && s.known_half !== null && s.known_half <= target && !hasFew;
@@ -407,11 +408,12 @@ function faultOfLeaves(s) {
 
 function faultOfStatement(s, c, groups, sameNumbers) {
   if (isUnknown(s)) return "";
-  const isSampled = ["held-out", "blocks", "narrow blocks"].includes(s.by), k = c.n_cells ?? 0;
+  const isSampled = ["held-out", "blocks", "narrow blocks", "mixed blocks"].includes(s.by), k = c.n_cells ?? 0;
   if (c.released === "latent" && ["table", "population"].includes(s.about)) return "It counts cells, which say nothing about a latent";
   if (c.labels.length && s.by === "blocks") return "The law of cells says nothing about true labels, which are released, too";
   if ((s.counts === null) !== !["counted", "held-out"].includes(s.by)) return "Its distance and its counts do not belong together";
-  if ((s.by === "undisclosed" || s.about === "together") && !c.previous.length) return "It states releases together, and names no earlier one";
+  const isAlone = isOfSome(s) || s.about === "table rank";
+  if ((s.by === "undisclosed" || s.about === "together") && !isAlone && !c.previous.length) return "It states releases together, and names no earlier one";
   if (s.by === "undisclosed") return "";
   if (s.about === "table") {
     const persons = Object.entries(s.persons);
@@ -447,8 +449,8 @@ function faultOfSpending(c) {
   if (!(c.delta > 0 && c.delta < 1)) return "delta must be between 0 and 1.";
   const allowed = c.look ? (c.delta * 6) / (Math.PI * c.look) ** 2 : c.delta, spent = new Map();
   for (const s of c.statements.filter((each) => ["population", "population rank"].includes(each.about))) {
-    if (["blocks", "narrow blocks"].includes(s.by) !== (c.look === 0)) return "Counting looks at held-out persons; trees look at none.";
-    const name = s.about === "population rank" ? "a rank" : `a random ${s.law}${s.given === null ? "" : ", given the labels"}`;
+    if (["blocks", "narrow blocks", "mixed blocks"].includes(s.by) !== (c.look === 0)) return "Counting looks at held-out persons; trees look at none.";
+    const name = s.about === "population rank" ? "a rank" : isOfSome(s) ? s.of.join(" and ") : `a random ${s.law}${s.given === null ? "" : ", given the labels"}`;
     spent.set(name, (spent.get(name) ?? 0) + s.delta);
   }
   const wrong = [...spent].find(([, found]) => Math.abs(found - allowed) > 1e-9);

@@ -143,8 +143,10 @@ def _of_groups(table: Table) -> Iterator[str]:
         f"{name}: too few persons for a distance of {target} in {len(small):,} group{'s' * (len(small) > 1)}: {listed}."
         f" That takes about {needed:,} persons of each group."
     )
-    least = min(needed, persons.max(), persons.sum() - persons.max())  # more would leave one group
-    if len(groups) > 2 and least > persons.min():
+    ascending = np.sort(persons)
+    enough = int(np.searchsorted(ascending.cumsum(), min(needed, persons.sum() - persons.max())))
+    least = ascending[min(enough, len(ascending) - 2)] + 1  # all but one group at most
+    if len(groups) > 2:
         said += f" Small groups can be merged into one (merge_small={int(least)})."
     yield said
 

@@ -114,6 +114,8 @@ class Table:
         How the sensitive columns became groups, for later tables.
     identifier, household : Series or None
         The person and the household behind each row.
+    attributes : DataFrame or None
+        The value of each sensitive column, where there are several: their combinations are the groups.
     time : str or None
         The column that orders the rows of a person.
     keep_numbers : list of str
@@ -212,6 +214,7 @@ class Table:
         self.group_names: dict[Any, str] = {}
         self.parts: npt.NDArray[np.object_] | None = None
         self._chose_edges: npt.NDArray[np.bool_] | None = None
+        self.attributes: pd.DataFrame | None = None
         kept = self._settle_missing(raw)
         uncut = [uncut] if isinstance(uncut, str) else list(uncut)
         _check_uncut(uncut, list(map(str, raw)), cuts, merge_small, missing_group)
@@ -365,6 +368,7 @@ class Table:
         part.identifier = None if self.identifier is None else self.identifier.iloc[rows]
         part.household = None if self.household is None else self.household.iloc[rows]
         part.parts = None if self.parts is None else self.parts[rows]
+        part.attributes = None if self.attributes is None else self.attributes.iloc[rows]
         part._chose_edges = None if self._chose_edges is None else self._chose_edges[rows]
         return part
 
@@ -505,6 +509,7 @@ class Table:
             missing = self.missing_group == "group"
             self.grouping = make_grouping(columns, cuts, merge_small, self.identifier, missing)
         self.a = self.grouping.apply(columns).set_axis(self.a.index).rename(self.a.name)
+        self.attributes = self.grouping.values(columns).set_axis(self.a.index) if columns.shape[1] > 1 else None
         self.notes = (*self.notes, *self.grouping.notes)
 
     def _settle_missing(self, sensitive: pd.DataFrame) -> npt.NDArray[np.bool_]:
