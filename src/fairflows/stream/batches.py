@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from fairflows.certificate.releases import ReleasedRows
+from fairflows.certificate.releases import ReleasedRows, one_cell_each
 from fairflows.encoder.base import MORE_ROWS, Model, fitted_model
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.table import columns as kinds
@@ -251,7 +251,7 @@ class BatchEncoder:
         features = frame[self._features]  # which are checked as they are read
         encoder = self._encoder
         rows = encoder.read(features, attribute, persons)
-        of_panels = encoder.traits.unit == "person"
+        of_panels, cells = encoder.traits.unit == "person", None
         if encoder.released_table is None:
             encoded = encoder.encode(rows)
         else:
@@ -261,7 +261,9 @@ class BatchEncoder:
         found.outside = rows.outside.counts()
         if record_key is not None:
             X, who = (encoder.schema_.apply(features), persons) if of_panels and persons else (rows.X, rows.persons)
-            found.released = [ReleasedRows.of(X, who, record_key, n_in_all)]
+            placed = None if cells is None else one_cell_each(encoder, cells)
+            placed = placed[who.codes] if of_panels and placed is not None else placed
+            found.released = [ReleasedRows.of(X, who, record_key, n_in_all, placed)]
         if persons is not None and persons.names is not None and not of_panels:
             found.persons = [keyed_hashes(persons.names, b"", "rows of a person")[persons.codes]]
         table = as_arrow(encoded, self._types)
