@@ -260,7 +260,7 @@ def test_counts_that_would_take_hours_are_refused(public):
 
     def many(values):
         blocks = {"about": "population", "by": "blocks", "distance": 0.1, "delta": 0.01}
-        blocks |= {"blocks": dict.fromkeys(groups, [10, 10]), "persons": dict.fromkeys(groups, 19.0)}
+        blocks |= {"blocks": {group: [10, 10] for group in groups}, "persons": dict.fromkeys(groups, 19.0)}
         values.update(statements=[blocks], n=dict.fromkeys(groups, 40))
 
     edit(public, many)
