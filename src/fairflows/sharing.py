@@ -17,7 +17,7 @@ from fairflows.certificate.about import About
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import certify
 from fairflows.certificate.model_hash import origin_of
-from fairflows.certificate.releases import ReleasedRows, check_record, record_key
+from fairflows.certificate.releases import ReleasedRows, check_record, one_cell_each, record_key
 from fairflows.display import say
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
@@ -285,7 +285,10 @@ def _result(
     if release.unit == "row":  # persons are in a random order already
         order = np.random.default_rng().permutation(len(rows))  # from the system's entropy: no seed repeats it
         shuffled = rows.iloc[order].reset_index(drop=True)
-    seen = ReleasedRows.of(table.X, table.persons, record_key())
+    known, cells = release.released_table, None
+    if known is not None and table.persons.named:
+        cells = one_cell_each(release, known.kept_cells(table.persons, release.key_))
+    seen = ReleasedRows.of(table.X, table.persons, record_key(), cells=cells)
     run = Run.of(table, release.random_state)
     return Shared(shuffled, certificate, worth, after, before, release, Report(contents), run, seen, parents=parents)
 

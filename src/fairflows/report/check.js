@@ -293,6 +293,7 @@ function differing(stated, again, tolerance) {
 }
 
 const TOLERANCE = 1e-7;  // of sums; their last digits differ between machines
+const MOST_WORK = 5e6;  // of computing a bound again
 const TOLERANCE_OF_DRAWS = 0.03;  // relative: the quantile is found by draws, here with other random numbers
 
 function* checkStatements(c) {
@@ -388,6 +389,12 @@ function faultOfCounts(c) {
   return "";
 }
 
+/** About how long a bound takes: a draw for each cell of a group takes as long as 20 pairs of groups. */
+function workOf(s) {
+  const parts = [s.blocks, s.counts?.counts ?? {}].map(Object.values), groups = largest(parts.map((rows) => rows.length));
+  return largest(parts.map((rows) => rows[0]?.length ?? 0)) * groups * (20 + Math.floor(groups / 2));
+}
+
 function faultOfLeaves(s) {
   let below = s.blocks;
   for (const { of_cell: place, blocks } of s.leaves) {
@@ -407,6 +414,7 @@ function faultOfLeaves(s) {
 }
 
 function faultOfStatement(s, c, groups, sameNumbers) {
+  if (workOf(s) > MOST_WORK) return "It counts so many groups and cells that its bound would take hours to compute again";
   if (isUnknown(s)) return "";
   const isSampled = ["held-out", "blocks", "narrow blocks", "mixed blocks"].includes(s.by), k = c.n_cells ?? 0;
   if (c.released === "latent" && ["table", "population"].includes(s.about)) return "It counts cells, which say nothing about a latent";

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from fairflows.certificate.releases import ReleasedRows
+from fairflows.certificate.releases import ReleasedRows, one_cell_each
 from fairflows.encoder.base import MORE_ROWS, Model, fitted_model
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.released_table import KeptRows
@@ -259,7 +259,7 @@ class BatchEncoder:
         encoder = self._encoder
         # Of its own file a release knows who is who: equal rows of others are no persons of the sample.
         rows = (encoder.inner_encoder if self._is_own else encoder).read(features, attribute, persons)
-        of_panels = encoder.traits.unit == "person"
+        of_panels, cells = encoder.traits.unit == "person", None
         if encoder.released_table is None:
             encoded = encoder.encode(rows)
         else:
@@ -271,7 +271,9 @@ class BatchEncoder:
         found.outside = rows.outside.counts()
         if record_key is not None:
             X, who = (encoder.schema_.apply(features), persons) if of_panels and persons else (rows.X, rows.persons)
-            found.released = [ReleasedRows.of(X, who, record_key, n_in_all)]
+            placed = None if cells is None else one_cell_each(encoder, cells)
+            placed = placed[who.codes] if of_panels and placed is not None else placed
+            found.released = [ReleasedRows.of(X, who, record_key, n_in_all, placed)]
         if persons is not None and persons.names is not None and not of_panels:
             found.persons = [keyed_hashes(persons.names, b"", "rows of a person")[persons.codes]]
         table = as_arrow(encoded, self._types)
