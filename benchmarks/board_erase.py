@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pandas as pd
 import torch
-from concept_erasure import LeaceEraser
 
 GROUP = "(group)"
 
 
 def main() -> None:
+    from concept_erasure import LeaceEraser
+
     folder = Path(sys.argv[1])
     parts = {part: pd.read_parquet(folder / f"{part}.parquet") for part in ("fit", "other")}
     x = {part: torch.tensor(rows.drop(columns=GROUP).to_numpy(dtype=float)) for part, rows in parts.items()}
