@@ -109,6 +109,12 @@ def share(
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
     ] = 0.0,
+    linked: Annotated[
+        Path | None,
+        typer.Option(
+            "--with", help="File with any number of rows of each person, linked by --id; FILE has one row of each."
+        ),
+    ] = None,
     find_rules: Annotated[
         bool, typer.Option("--rules/--no-rules", help="Keep inequalities that all rows of the table keep.")
     ] = True,
@@ -141,6 +147,9 @@ def share(
     identifier; where persons have several rows, these are together under a fresh number), `certificate.json`,
     `report-public.html` for the receiver, `report.html`, `report.json` and the private model.
 
+    With `--with` two linked tables are shared: `shared-persons.csv` has one row of each person, `shared.csv` their rows
+    in the other file, and both number the persons alike. One certificate is about both together.
+
     With `--again` persons of the earlier table keep their cell, and the certificate covers all these releases together.
 
     Exit code 0: this table is within the target (with `--require population`, persons to come too). 1: it is not. 2:
@@ -158,17 +167,24 @@ def share(
     check_place(out, file, replace=replace)
     stated = None if about is None else About.read(about)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
+    if linked is not None and (reading.sample is not None or again is not None):
+        raise DataError("Two linked files are read whole, and not drawn again: leave out --sample and --again.")
     if again is not None and (reading.sample is not None or again.resolve() == out.resolve()):
         raise DataError("again draws a whole file into another folder: the earlier certificate stays where it is.")
     grouping = None if again is None else read_run(again).grouping
     with locked(out, wait=False), stages():
         say(f"reading {file}")
         frame, time_formats = reading.frame(file)
-        table = reading.table(frame, file.name, grouping)
+        if linked is None:
+            table = reading.table(frame, file.name, grouping)
+        else:
+            say(f"reading {linked}")
+            rows, formats = reading.frame(linked)
+            table, time_formats = reading.linked_tables({file.stem: frame, linked.stem: rows}), time_formats | formats
         table.time_formats = time_formats
         if reading.identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
-        for finding in find_problems(table):
+        for finding in dict.fromkeys(said for part in table.tables for said in find_problems(part)):
             say(f"! {with_options(finding)}")
         shared = make(
             table,
@@ -253,7 +269,7 @@ def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
     """
     from dataclasses import replace
 
-    from fairflows.release.panel_law import checked_rules
+    from fairflows.release.histories import checked_rules
     from fairflows.release.rules import check_rules, proposed_rules
     from fairflows.table.names import columns_of_own_values
     from fairflows.table.panels import Panels
@@ -300,6 +316,8 @@ def _at_best(plans: list[CellPlan], default: float | None) -> str:
     for plan in plans:
         to_come = f"persons to come Δ ≤ {plan.population:.3f}" if plan.population else "nothing about persons to come"
         table = f"this table, half of the groups known: Δ ≤ {plan.known_half:.3f}"
+        if plan.ranks is not None:
+            to_come += f", and a correlation ≤ {plan.ranks:.3f} with the rank"
         lines.append(
             f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.n_cells:,} cells or more; {table}; {to_come}"
         )
@@ -332,6 +350,7 @@ def encode(
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
     model, run = _open_result(folder)
+    run.refuse_linked("`fairflows encode`")
     if engine == "ray":
         from fairflows.stream.engines import encode_folder
 
@@ -389,17 +408,10 @@ def watch(
 def _watch(
     folder: Path, model: Encoder, run: Run, table: Table, day: str | None = None, *, as_json: bool = False
 ) -> None:
-    """Update the watch of a result, write a notice if the bound is refuted, and end by its lamps."""
-    from fairflows.certificate.certificate import Certificate
-    from fairflows.certificate.notices import add_notice
-    from fairflows.result import CERTIFICATE, WATCH
-    from fairflows.watching.watch import watch as begin
+    """Update the watch of a result, and end by its lamps."""
+    from fairflows.result import watch_persons
 
-    certificate = folder / CERTIFICATE
-    watched = begin(model, folder / WATCH, bound=Certificate.read(certificate).cell_upper)
-    watched.update(table, date=day)
-    if watched.refuted is not None:
-        add_notice(certificate, watched.refuted, watched.notice)
+    watched = watch_persons(folder, model, table, day)
     typer.echo(_as_json(watched.to_dict()) if as_json else repr(watched))
     raise typer.Exit(4 if watched.refuted else 3 if watched.moved else 0)
 
@@ -473,6 +485,9 @@ def verify(
     certificate: Annotated[
         Path | None, typer.Option(help="The certificate; by default that of `share`.", show_default=False)
     ] = None,
+    linked: Annotated[
+        Path | None, typer.Option("--with", help="The other file, where two linked ones were shared.")
+    ] = None,
     *,
     reading: FileFormat,
 ) -> None:
@@ -486,7 +501,10 @@ def verify(
 
     model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
-    table = run.table_of(rows, model, reading.text_format, is_own=True)
+    if linked is None:
+        table = run.table_of(rows, model, reading.text_format, is_own=True)
+    else:
+        table = run.linked_tables_of((rows, linked), model, reading.text_format)
     found = compare(document, model, certified_part(table, run, document))
     typer.echo(repr(found))
     raise typer.Exit(0 if found else 1)

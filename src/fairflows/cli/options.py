@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fairflows.table.grouping import Grouping
+    from fairflows.table.linked import LinkedTables
     from fairflows.table.reading import TextFormat
     from fairflows.table.table import Table
 
@@ -23,7 +24,7 @@ Command = Callable[..., None]
 
 _SAME_NAMES = (
     "again categorical decimal delta drop encoding engine groups household label merge_small method missing_group "
-    "missing_label most_rows output replace sample sensitive separator target time unit"
+    "missing_label most_rows output replace sample sensitive separator target time uncut unit"
 )
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
@@ -106,6 +107,9 @@ class Reading(FileFormat):
         int | None,
         _about_file(min=1, help="Merge groups of fewer persons into one, 'other'; it hides no difference in it."),
     ] = None
+    uncut: Annotated[
+        bool, _about_file("--uncut", help="Hide the rank of the sensitive column, which is not cut into groups.")
+    ] = False
     drop: Annotated[list[str] | None, _about_file(help="Columns to leave out: a,b, or repeated.")] = None
     keep_numbers: Annotated[
         list[str] | None,
@@ -136,30 +140,43 @@ class Reading(FileFormat):
 
     def table(self, frame: pd.DataFrame, name: str, grouping: Grouping | None = None) -> Table:
         """Return the table of a frame, by default with groups of its own."""
-        from fairflows.table.grouping import read_cuts
         from fairflows.table.table import Table
 
-        return Table(
-            frame,
-            name=name,
-            sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
-            label=self.label,
-            identifier=self.identifier,
-            household=self.household,
-            time=self.time,
-            cuts=read_cuts(self.groups or []) if grouping is None else grouping,
-            merge_small=self.merge_small or 0,
-            kinds=dict.fromkeys(listed(self.categorical, frame), "categorical"),
-            drop=listed(self.drop, frame),
-            keep_numbers=listed(self.keep_numbers, frame),
-            missing_group=self.missing_group or "error",
-            missing_label=self.missing_label or "error",
-        )
+        return Table(frame, name=name, **self._roles(list(frame), grouping))
+
+    def linked_tables(self, frames: dict[str, pd.DataFrame]) -> LinkedTables:
+        """Return two linked tables, by their names."""
+        from fairflows.exceptions import DataError
+        from fairflows.table.linked import LinkedTables
+
+        if self.identifier is None:
+            raise DataError("Two tables are linked by the column that names persons in both (identifier=...).")
+        return LinkedTables(frames, **self._roles([name for frame in frames.values() for name in frame], None))
+
+    def _roles(self, columns: list[str], grouping: Grouping | None) -> dict[str, Any]:
+        """Return the roles of columns, as parameters of `Table`."""
+        from fairflows.table.grouping import read_cuts
+
+        return {
+            "sensitive": self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
+            "label": self.label,
+            "identifier": self.identifier,
+            "household": self.household,
+            "time": self.time,
+            "cuts": read_cuts(self.groups or []) if grouping is None else grouping,
+            "merge_small": self.merge_small or 0,
+            "uncut": self.sensitive if self.uncut and grouping is None else (),
+            "kinds": dict.fromkeys(listed(self.categorical, columns), "categorical"),
+            "drop": listed(self.drop, columns),
+            "keep_numbers": listed(self.keep_numbers, columns),
+            "missing_group": self.missing_group or "error",
+            "missing_label": self.missing_label or "error",
+        }
 
 
-def listed(given: list[str] | None, frame: pd.DataFrame) -> list[str]:
+def listed(given: list[str] | None, columns: Collection[str]) -> list[str]:
     """Return the columns that an option names, which is repeated, or has commas between them."""
-    return [name for text in given or [] for name in ([text] if text in frame else text.split(","))]
+    return [name for text in given or [] for name in ([text] if text in columns else text.split(","))]
 
 
 def with_group(group: type[FileFormat]) -> Callable[[Command], Command]:
