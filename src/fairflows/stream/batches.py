@@ -18,6 +18,7 @@ import pyarrow as pa
 from fairflows.certificate.releases import ReleasedRows
 from fairflows.encoder.base import MORE_ROWS, Model, fitted_model
 from fairflows.exceptions import DataError, check_choice, warn_user
+from fairflows.release.released_table import KeptRows
 from fairflows.table import columns as kinds
 from fairflows.table.columns import Schema, check_known
 from fairflows.table.domain import Reason, warn_of_outside
@@ -108,6 +109,7 @@ class BatchFindings:
     no_label: list[str] = field(default_factory=list)  # labels that the rows lack
     persons: list[Hashes] = field(default_factory=list)  # hashes of the rows' persons, batch by batch
     released: list[ReleasedRows] = field(default_factory=list)  # for the record of releases, batch by batch
+    kept: list[KeptRows] = field(default_factory=list)  # of a release's own file, batch by batch
 
     def add(self, other: BatchFindings) -> None:
         """Add the findings of another batch."""
@@ -118,6 +120,7 @@ class BatchFindings:
         self.no_label = other.no_label
         self.persons += other.persons
         self.released += other.released
+        self.kept += other.kept
 
     def warn(self) -> None:
         """Warn of all that a reader of the result must know."""
@@ -153,6 +156,8 @@ class BatchEncoder:
         Columns of the batch that are written unchanged, after the others.
     precision : {"float32", "float64"}, default="float32"
         Type of encoded numbers. They are computed in float64. Whole rows in the table's own columns keep their types.
+    is_own : bool, default=False
+        Whether this is the file of the release itself, whose persons keep their cell: the findings name them.
 
     Attributes
     ----------
@@ -174,6 +179,7 @@ class BatchEncoder:
         missing_label: MissingLabel = "error",
         keep: Sequence[str] = (),
         precision: Precision = "float32",
+        is_own: bool = False,
     ) -> None:
         check_choice("precision", precision, get_args(Precision))
         check_choice("missing_group", missing_group, get_args(MissingGroup))
@@ -188,6 +194,7 @@ class BatchEncoder:
         self.identifier = identifier if identifier is not None else encoder.identifier
         named = [label] if isinstance(label, str) else list(label or [])
         self._labels = named if missing_label != "keep" else []
+        self._is_own = is_own
         self._keep = list(dict.fromkeys(keep))
         if self._keep and encoder.traits.unit == "person":
             raise DataError("No column can be kept beside panels, which have other rows than the file (keep=...).")
@@ -250,13 +257,16 @@ class BatchEncoder:
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
         features = frame[self._features]  # which are checked as they are read
         encoder = self._encoder
-        rows = encoder.read(features, attribute, persons)
+        # Of its own file a release knows who is who: equal rows of others are no persons of the sample.
+        rows = (encoder.inner_encoder if self._is_own else encoder).read(features, attribute, persons)
         of_panels = encoder.traits.unit == "person"
         if encoder.released_table is None:
             encoded = encoder.encode(rows)
         else:
             cells, shape = encoder.cells(rows), (len(encoder.groups_), encoder.n_cells_)
             found.counts = np.bincount(rows.group * shape[1] + cells, minlength=shape[0] * shape[1]).reshape(shape)
+            if self._is_own and rows.persons.named:
+                found.kept = [KeptRows.of(rows.persons, rows.group, cells, encoder.key_)]
             encoded = encoder.draw(np.random.default_rng().permutation(cells) if of_panels else cells)
         found.outside = rows.outside.counts()
         if record_key is not None:
