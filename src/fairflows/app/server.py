@@ -309,7 +309,7 @@ def _target_screen(work: Work) -> dict[str, Any]:
 def _begin(work: Work, form: Mapping[str, str]) -> str:
     work.changed(target=_number(form.get("target", ""), 0.02, 0.3), quick="quick" in form)
     rules = [rule for rule in findings.findings_of(work)[1] if rule not in work.not_kept]
-    work.begin(rules)
+    work.begin(None if work.target == outlook.default_target(work.table()) else work.target, rules)
     return "sharing"
 
 

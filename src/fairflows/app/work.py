@@ -139,15 +139,15 @@ class Work:
             found: T = self._found[name][1]
             return found
 
-    def begin(self, rules: list[str]) -> None:
-        """Start to share the table, if that was not started before; rules that were found are kept unless some are not.
+    def begin(self, target: float | None, rules: list[str]) -> None:
+        """Start to share the table, if that was not started before.
 
-        Without a choice of rules the job is that of the command.
+        Without another choice of the target or the rules, the job is that of the command without options.
         """
         with self.lock:
             if self.run is not None and self.run.state != "failed":
                 return
-            table, target, quick = self.table(), self.target, self.quick
+            table, quick = self.table(), self.quick
             self.run = Run(1 if self.run is None else self.run.number + 1)
             chosen: dict[str, Any] = {"rules": rules, "find_rules": False} if self.not_kept else {}
             self.run.start(lambda: share(table, target=target, quick=quick, **chosen))
