@@ -13,6 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 from PIL import Image
 
 ROOT = Path(__file__).parent.parent
@@ -63,6 +65,17 @@ def take_all(browser: Browser, address: str, out: Path, home: Path) -> None:
     browser.choose("#file", *(home / "adult-shared" / name for name in ("certificate.json", "shared.csv")))
     at(browser, "", "document.querySelector('.results')")
     take(browser, out, "check")
+    browser.go(f"{address}/watch")
+    browser.click("main li a")
+    at(browser, "watch", "document.getElementById('file')")
+    rows = pd.read_csv(home / "adult-shared" / "shared.csv")  # as if other persons were like them
+    rows["sex"] = np.random.default_rng(0).choice(["female", "male"], len(rows), p=[0.325, 0.675])
+    for day in (1, 8, 15, 22):
+        rows.sample(2_000, random_state=day).to_csv(home / "later.csv", index=False)
+        browser.run(f"document.querySelector('[type=date]').value = '2026-10-{day:02}'")
+        browser.choose("#file", home / "later.csv")
+        at(browser, "watch", f"document.body.innerText.includes('to 2026-10-{day:02}:')")
+    take(browser, out, "watch")
     browser.go(f"{address}/releases")
     take(browser, out, "releases")
 

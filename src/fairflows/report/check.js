@@ -239,7 +239,7 @@ function readCertificate(text, schema) {
   const isDay = (text) => !Number.isNaN(Date.parse(text)) && new Date(text).toISOString().slice(0, 10) === text;
   const until = certificate.about.valid_until, wrong = [certificate.issued, until].find((text) => !isDay(text));
   if (wrong !== undefined && wrong !== "until refuted") throw new Error(`${wrong} is not a day`);
-  const blank = fitted({ about: "table", by: "", distance: 0 }, schema.$defs.Statement, schema, "a statement");
+  const blank = fitted({ about: "table", by: "counted", distance: 0 }, schema.$defs.Statement, schema, "a statement");
   return { ...certificate, blank };
 }
 
@@ -407,6 +407,7 @@ function faultOfLeaves(s) {
 
 function faultOfStatement(s, c, groups, sameNumbers) {
   if (isUnknown(s)) return "";
+  if (s.about === "table rank" && groups.length !== 2) return "It states the rank of an attribute that is not cut, and has not the two groups of its halves";
   const ofParts = [s.blocks, s.counts?.counts ?? {}].map(Object.values).map((part) => [part.length, part[0]?.length ?? 0]);
   const [nGroups, nCells] = ofParts[ofParts[1][0] > ofParts[0][0] ? 1 : 0];
   if (nCells * nGroups * (20 + Math.floor(nGroups / 2)) > 5e6) return "It counts so many groups and cells that its bound would take hours to compute again";
@@ -414,7 +415,7 @@ function faultOfStatement(s, c, groups, sameNumbers) {
   if (c.released === "latent" && ["table", "population"].includes(s.about)) return "It counts cells, which say nothing about a latent";
   if (c.labels.length && s.by === "blocks") return "The law of cells says nothing about true labels, which are released, too";
   if ((s.counts === null) !== !["counted", "held-out"].includes(s.by)) return "Its distance and its counts do not belong together";
-  if ((s.by === "undisclosed" || s.about === "together") && !c.previous.length) return "It states releases together, and names no earlier one";
+  if ((s.by === "undisclosed" || s.about === "together") && s.about !== "table rank" && !c.previous.length) return "It states releases together, and names no earlier one";
   if (s.by === "undisclosed") return "";
   if (s.about === "table") {
     const persons = Object.entries(s.persons);
