@@ -218,6 +218,18 @@ def test_a_sensitive_number_is_cut(page):
     assert page.post(f"{work}/columns", {"role age": "sensitive", "cuts age": "x"}).status_code == 400
 
 
+def test_two_persons_are_a_finding_that_can_be_mended(page):
+    """The screen still shows, so that one of the two can get another role."""
+    work = page.work("a.csv", as_csv(people().assign(who=range(900), other=range(900))))
+    roles = {"role sex": "sensitive", "role who": "person", "role other": "person"}
+    found = page.post(f"{work}/columns", roles)
+    assert found.status_code == 200
+    assert "One column has the role person; who and other are chosen." in text_of(found)
+    assert re.search(r'value="next" disabled', found.text)
+    found = page.post(f"{work}/columns", roles | {"role other": "out"})
+    assert not re.search(r'value="next" disabled', found.text)
+
+
 def test_groups_that_are_too_small_are_mended_before_the_target(page):
     """A group of four allows no two cells: the finding stops, and its button merges the group."""
     frame = people().assign(land=lambda t: np.where(t.index < 4, "c", np.where(t.index % 3, "a", "b")))

@@ -132,7 +132,8 @@ class Work:
 
     def once(self, name: str, find: Callable[[], T]) -> T:
         """Return what was found about the table; it is found anew when its settings have changed."""
-        settings = repr((self.text_format, self.roles, self.settings() if self.named("sensitive") else None))
+        of_groups = (self.missing_group, self.missing_label, self.merge_small, self.cuts)
+        settings = repr((self.text_format, self.roles, of_groups))
         with self.lock:
             if name not in self._found or self._found[name][0] != settings:
                 self._found[name] = settings, find()
