@@ -38,7 +38,7 @@ from fairflows.result import MODEL, open_watch, read_run, watch_persons
 from fairflows.storage import load
 from fairflows.table.reading import TextFormat
 from fairflows.watching.watch import Watch
-from fairflows.watching.watch_words import lines
+from fairflows.watching.watch_words import curve, lines
 
 _MOST_FORM_BYTES = 2**22
 _LONGEST_UPLOAD = 600  # seconds
@@ -170,7 +170,7 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
         if result is not None:
             try:
                 values["folder"], watched = desk.watched(result)
-                values |= {"lines": lines(watched), "curve": outlook.curve(watched)}
+                values |= {"lines": lines(watched), "curve": curve(watched)}
             except DataError as error:
                 values["error"] = str(error)
         return show(request, "watch", results=desk.results(), **values)
