@@ -240,7 +240,8 @@ def test_groups_that_are_too_small_are_mended_before_the_target(page):
     change = re.search(r'value="([^"]*)">Merge groups under [\d,]+ persons<', found.text)
     assert change, text_of(found)
     found = page.post(f"{work}/columns", {"role land": "sensitive", "do": unescape(change[1])})
-    assert next(iter(page.desk.works.values())).merge_small
+    assert "are one group, 'other', of 306 persons" in text_of(found)
+    assert not re.search(r'value="next" disabled', found.text)
 
 
 def test_the_best_for_the_label_is_said_before_anything_is_shared(page):

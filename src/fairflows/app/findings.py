@@ -98,6 +98,7 @@ def _findings(work: Work) -> tuple[list[Finding], list[str], Table | None]:
         table = work.table(**instead, drop=[*work.named("out"), *names])
     except DataError as error:
         return [*found, Finding(str(error), stops=True)], [], None
+    found += map(Finding, work.table_notes)
     own = columns_of_own_values(table)
     found += [Finding(_IN_BRACKETS.sub("", text), [_leave_out([name])]) for name, text in own.items()]
     stopping = {text for text, stops in numbers_like_names(table) if stops}
