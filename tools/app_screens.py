@@ -69,7 +69,7 @@ def take_all(browser: Browser, address: str, out: Path, home: Path, pid: int) ->
     browser.go(f"{address}/watch")
     browser.click("main li a")
     at(browser, "watch", "document.getElementById('file')")
-    rows = pd.read_csv(home / "adult-shared" / "shared.csv")  # as if other persons were like them
+    rows = pd.read_csv(home / "adult-shared" / "shared.csv")  # and a group by chance: another population
     rows["sex"] = np.random.default_rng(0).choice(["female", "male"], len(rows), p=[0.325, 0.675])
     for day in (1, 8, 15, 22):
         rows.sample(2_000, random_state=day).to_csv(home / "later.csv", index=False)

@@ -72,7 +72,8 @@ def curve(watched: Watch) -> dict[str, Any] | None:
     if not looks:
         return None
     days = [date.fromisoformat(look.date).toordinal() for look in looks]
-    top = min(1.0, 1.1 * max([watched.bound, *(min(look.upper, 2.5 * watched.bound) for look in looks)]))
+    shown = [min(look.upper, max(2.5 * watched.bound, 2 * look.lower)) for look in looks]
+    top = min(1.0, 1.1 * max(watched.bound, *shown))
 
     def point(day: int, height: float) -> str:
         return f"{100 * (day - days[0]) / max(1, days[-1] - days[0]):.1f},{40 * (1 - min(1.0, height / top)):.1f}"
