@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fairflows.app.outlook import default_target
 from fairflows.app.work import Work
 from fairflows.exceptions import DataError
-from fairflows.release.derived_columns import Derived, find_derived
+from fairflows.release.derived_columns import Derived, find_derived, relations
 from fairflows.release.drawn_columns import declared_columns
 from fairflows.release.rules import proposed_rules
 from fairflows.report.numbers import number, percent
@@ -97,19 +98,21 @@ def _findings(work: Work) -> tuple[list[Finding], list[str], Table | None]:
         table = work.table(**instead, drop=[*work.named("out"), *names])
     except DataError as error:
         return [*found, Finding(str(error), stops=True)], [], None
+    found += map(Finding, work.table_notes)
     own = columns_of_own_values(table)
     found += [Finding(_IN_BRACKETS.sub("", text), [_leave_out([name])]) for name, text in own.items()]
     stopping = {text for text, stops in numbers_like_names(table) if stops}
     found += [Finding(_IN_BRACKETS.sub("", text), _remedies(text), text in stopping) for text in find_problems(table)]
-    found += [
-        Finding(f"{each.column} follows from other columns, and is computed anew: {each}.") for each in _derived(table)
-    ]
+    if text := "; ".join(relations(_derived(table))):
+        found.append(Finding(f"Computed anew in shared rows, because they follow from other columns: {text}."))
     try:
         check_groups(table)
     except DataError as error:
         text = _IN_BRACKETS.sub("", str(error))
         found = [other for other in found if not text.startswith(other.text)]
         found.append(Finding(text, _remedies(str(error)), stops=True))
+    if default_target(table) is None:
+        found = [replace(each, stops=each.stops or "too few persons" in each.text) for each in found]
     return found, proposed_rules(_rows(table)), table
 
 

@@ -198,6 +198,7 @@ class Attack:
     validation: float  # difference of its answers between the two groups, on validation persons, which tuned it
     expected: float  # the lower bound that this promises on test persons, which adversaries are chosen by
     lower: float  # the lower bound on Δ from the test persons; holds with probability 1 − δ for each adversary alone
+    observed: float  # the difference of its answers on these persons, before anything is subtracted for chance
     groups: tuple[int, int]  # the pair of groups that it tells apart
     n: tuple[int, int]  # test persons of these two groups that it was judged on
     method: Method  # how the lower bound was computed, chosen on validation persons
@@ -228,7 +229,9 @@ def judge(
         if best is None or (promised, gap) > (best.expected, best.validation):
             k_test = np.bincount(g_test[s_test[:, b] - s_test[:, a] >= threshold], minlength=K)
             lower = float(attack_lower_bound(k_test, n_test, delta, method=method, groups=(a, b)))
-            best = Attack(name, box, gap, promised, lower, (a, b), (int(n_test[a]), int(n_test[b])), method)
+            rates = k_test[[a, b]] / np.maximum(n_test[[a, b]], 1)
+            observed, n = float(rates[1] - rates[0]), (int(n_test[a]), int(n_test[b]))
+            best = Attack(name, box, gap, promised, lower, observed, (a, b), n, method)
     if best is None:
         raise DataError("an attack needs at least two groups.")
     return best

@@ -113,7 +113,8 @@ class Audit:
     def to_frame(self) -> pd.DataFrame:
         """Return one line per adversary: its knowledge, its pair of groups, Δ on validation persons, the lower bound.
 
-        ``persons`` are the test persons of the pair that the bound was computed from.
+        ``observed`` is Δ as it was seen on the test persons of the pair, and ``persons`` is the number of them: both
+        are what the bound was computed from.
         """
         rows = [
             {
@@ -121,6 +122,7 @@ class Audit:
                 "box": attack.box,
                 "groups": " / ".join(str(self.groups[a]) for a in attack.groups),
                 "validation": attack.validation,
+                "observed": attack.observed,
                 "lower": attack.lower,
                 "balanced accuracy": (1 + attack.lower) / 2,
                 "persons": sum(attack.n),
