@@ -36,7 +36,7 @@ from fairflows.storage import FILES, save
 from fairflows.stream.batches import BatchFindings, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
 from fairflows.stream.whole_file import knowing_whole_file
-from fairflows.table.columns import Schema
+from fairflows.table.columns import TEXT, Schema
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.json_text import read_as, read_document
@@ -97,6 +97,10 @@ class Run:
         names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label")
         return {name: getattr(self, name) for name in names}
 
+    def with_dates(self, text_format: TextFormat | None) -> TextFormat:
+        """Return how a later file is written: as stated, with dates as in the file of the table."""
+        return replace_(text_format or TextFormat(), dates=self.time_formats)
+
     def table_of(
         self, path: Path, model: Encoder, text_format: TextFormat | None = None, *, is_own: bool = False
     ) -> Table:
@@ -105,7 +109,7 @@ class Run:
         Of its own file all columns are read: a release that was drawn again has some that its cells do not need.
         """
         schema = table_schema(model, self.sensitive, self.label, self.grouping)
-        frame = read_frame(path, schema, self.identifier, text_format)
+        frame = read_frame(path, schema, self.identifier, self.with_dates(text_format))
         features = self.columns if is_own else map(str, model.schema_.kinds)
         known = {*features, *self.sensitive, *self.label, self.identifier}
         return Table(
@@ -133,7 +137,7 @@ class Run:
             if len(self.sensitive) > 1:
                 raise DataError(f"groups_from names one column; the groups are of {' and '.join(self.sensitive)}.")
             kinds[groups_from] = kinds.pop(self.sensitive[0])
-        frame = read_frame(path, Schema(kinds), self.identifier, text_format)
+        frame = read_frame(path, Schema(kinds), self.identifier, self.with_dates(text_format))
         if groups_from is not None:
             own = self.sensitive[0]
             frame = frame.drop(columns={own} - {groups_from}, errors="ignore").rename(columns={groups_from: own})
@@ -258,12 +262,16 @@ class Shared:
                     roles = self.run.roles
                     own = {name: roles[name] for name in roles if name != "grouping"}
                     own["household"] = self.run.household
-                    release = knowing_whole_file(release, whole, text_format, **own)
+                    release = knowing_whole_file(release, whole, self.run.with_dates(text_format), **own)
                     n_rows = encode_rows(release, whole, shared, found=found, **formats, **roles)
                     found.warn()
                 certificate, released = of_whole_file(certificate, found), found.released
                 certificate = replace_(certificate, model=model_hash(release, release.key_))
-            certificate = naming_released_file(certificate, shared, n_rows, kinds_of(to_arrow(self.table).schema))
+            kinds = kinds_of(to_arrow(self.table).schema)
+            if shared.suffix == ".csv":
+                written = {name for name, form in self.run.time_formats.items() if not form.startswith("%Y-%m-%d")}
+                kinds |= dict.fromkeys(written & set(kinds), TEXT)  # by which a receiver compares such dates
+            certificate = naming_released_file(certificate, shared, n_rows, kinds)
             with new_release(released, origin_of(release), shared, out / name) as number, new_folder(out) as side:
                 certificate = replace_(certificate, releases=number).sealed(release.key_)
                 save(release, side / MODEL)

@@ -14,6 +14,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,7 +76,7 @@ def encode_file(
     text_format : TextFormat, default=None
         How the source is written, if it is a CSV file whose header does not show it.
     time_formats : dict, default=None
-        How a CSV file is to write times, by column.
+        How a CSV file writes times, by column: the source, where it does so, and the target.
     found : BatchFindings, default=None
         Filled with the findings about the rows, such as the counts of their cells.
     **settings
@@ -115,7 +116,8 @@ def encode_rows(
 
     The target is in a private folder. The findings are what the record of releases, and a certificate, take.
     """
-    encode, file, key = BatchEncoder(model, **settings), open_table(source, text_format), record_key()
+    file = open_table(source, replace(text_format or TextFormat(), dates=time_formats or {}))
+    encode, key = BatchEncoder(model, **settings), record_key()
     batches = read_batches(source, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
     if model.traits.unit == "person":  # all rows of a person are needed at once; persons are drawn in a random order
         batches, keep_order = iter([pa.concat_tables(batches)]), True

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
 from fairflows.exceptions import DataError
 from fairflows.table.columns import has_order, is_number
+from fairflows.table.date_forms import proposed_forms
 from fairflows.table.names import numbers_like_names, values_of_households
 from fairflows.table.table import Table, naming_rows
 
@@ -19,7 +21,7 @@ PLANNED = (0.05, *TARGETS)
 
 _MOSTLY = 0.8  # share of the values that look like numbers or dates, in a column of these with exceptions
 _ISO_DATE = r"\d{4}-\d\d-\d\d\b"
-_OTHER_DATE = r"(?:\d{1,2}([./-])\d{1,2}\1\d{4}|\d{4}([./])\d{1,2}\2\d{1,2})\b"  # day or month first; year first
+_OTHER_DATE = r"(?:\d{1,2}([./-])\d{1,2}\1(?:\d{4}|\d\d)|\d{4}([./])\d{1,2}\2\d{1,2}|\d{1,2}[- ]?[A-Z][a-z]{2}[- ]?\d{2,4})\b"
 _TOLD = 0.3  # share of the errors of a blind guess that a column removes if it gives the group away
 _COPY = 0.95  # the same of a column that is a copy of the label
 _MOST_LABELS = 20  # of a label that a column may be a copy of
@@ -71,7 +73,13 @@ def best_bounds(table: Table, *, delta: float = 0.01) -> tuple[list[CellPlan], f
 
 
 def _of_column(name: str, column: pd.Series) -> Iterator[str]:
-    if _is_text(column) and (example := _example_of_others(column.dropna().astype(str).str.strip())):
+    texts = column.dropna().astype(str).str.strip() if _is_text(column) else None
+    if texts is None or not (example := _example_of_others(texts)):
+        return
+    if forms := proposed_forms(pa.array(texts.unique())):
+        stated = " or ".join(f"dates={ {name: form}!r}" for form in forms)
+        yield f"{name} holds dates as text, such as {example!r}, each a category of its own. State their form ({stated})."
+    else:
         yield (
             f"{name} holds text, such as {example!r}: each value is a category of its own. Write plain numbers, or "
             "dates as YYYY-MM-DD, and leave unknown values empty."
@@ -118,7 +126,7 @@ def _proposed_cut(table: Table) -> str:
     name, median = str(table.a.name), f"{table.a.median():g}"
     return (
         f"{name} holds numbers with {len(table.groups):,} different values, each of which is a group. Cut it at values "
-        f"of your choice, such as the median: cuts={{{name!r}: [{median}]}}, or --groups {name}:{median}."
+        f"of your choice, such as the median (cuts={{{name!r}: [{median}]}})."
     )
 
 

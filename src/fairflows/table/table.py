@@ -219,6 +219,8 @@ class Table:
         separator: str | None = None,
         encoding: str | None = None,
         decimal: str | None = None,
+        sheet: str | None = None,
+        dates: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> Table:
         """Read a table from a CSV, Excel or Parquet file.
@@ -236,10 +238,15 @@ class Table:
             The encoding of a CSV file.
         decimal : {".", ","}, default=None
             The decimal mark of a CSV file. By default ``","`` if fields are separated by ``";"``, else ``"."``.
+        sheet : str, default=None
+            The sheet of an Excel file; by default the first.
+        dates : dict, default=None
+            The form of a column's dates, in the words of `strftime`: ``{"born": "%d.%m.%Y"}``. With an empty text it is
+            the common form that fits all values, which is taken without being stated where there is only one.
         **settings
             The parameters of `Table`.
         """
-        text_format = TextFormat(separator, encoding, decimal)
+        text_format = TextFormat(separator, encoding, decimal, sheet, dates or {})
         identifier = settings.get("identifier")
         name = identifier if isinstance(identifier, str) else None
         frame, time_formats = read_with_formats(path, schema, name, text_format)
