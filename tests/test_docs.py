@@ -139,8 +139,8 @@ def test_docstring_examples(name, take_few, tmp_path, monkeypatch):
 
 # Classes that only settings and results refer to, and a function for folders that `share` did not write.
 REFERRED = {
-    "About", "BatchEncoder", "BatchFindings", "Grouping", "Matches", "PanelLaw", "Recourse", "RowLaw", "Statement",
-    "TextFormat", "Watch", "encode_folder", "list_files",
+    "About", "BatchEncoder", "BatchFindings", "Grouping", "Matches", "PanelLaw", "Panels", "Recourse", "RowLaw",
+    "Statement", "TextFormat", "Watch", "encode_folder", "list_files",
 }  # fmt: skip
 
 

@@ -189,7 +189,7 @@ def load(path: str | Path, own: Sequence[type[Storable]] = ()) -> Any:
         raise DataError(f"{folder}: the model cannot be rebuilt, it is damaged: {reason}") from None
 
 
-def state_of(value: object) -> State:
+def _state_of(value: object) -> State:
     """Return the values that describe an object."""
     if isinstance(value, Storable):
         return value.to_dict()
@@ -232,6 +232,8 @@ def class_named(name: str) -> type | None:
 
 class Writer:
     """Turns values into JSON; collects the arrays, the secrets and the ledgers, which have files of their own."""
+
+    left_out: frozenset[str] = frozenset()  # settings and fitted values that are not written
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
@@ -304,7 +306,7 @@ class Writer:
         if tag == "object" or isinstance(value, Storable):
             if id(value) in self._written:  # several parts of a model share it
                 return {TAG: "same", "number": list(self._written).index(id(value))}
-            state = self._state(state_of(value), where)
+            state = self._state(value, where)
             self._written[id(value)] = value
             return {TAG: tag, "class": kind.__name__, "state": state}
         what = "a function" if inspect.isroutine(value) else f"a {kind.__name__}"
@@ -314,8 +316,15 @@ class Writer:
             "as a Bijection or a Density has. A setting that only training needs may be replaced with set_params first."
         )
 
-    def _state(self, state: State, where: str) -> State:
-        return {part: self.write(content, f"{where}.{part}") for part, content in state.items()}
+    def _state(self, value: object, where: str) -> State:
+        kept = self._kept(_state_of(value))
+        for part in ("settings", "fitted"):
+            if isinstance(kept.get(part), Mapping):
+                kept[part] = self._kept(kept[part])
+        return {part: self.write(content, f"{where}.{part}") for part, content in kept.items()}
+
+    def _kept(self, state: Mapping[str, Any]) -> State:
+        return {name: part for name, part in state.items() if name not in self.left_out}
 
 
 def _smallest(array: npt.NDArray) -> npt.NDArray:

@@ -187,8 +187,9 @@ def test_a_damaged_record_is_named_before_the_work(run, shared, tmp_path, ledger
             check_record()
     path.write_bytes(whole[:100])
     people(900, 1).to_csv(tmp_path / "later.csv", index=False)
+    roles = ["--sensitive", "sex", "--id", "person"]
     for words in (["encode", shared, tmp_path / "later.csv", "-o", tmp_path / "z.csv"],
-                  ["share", tmp_path / "later.csv", "--sensitive", "sex", "-o", tmp_path / "out"]):  # fmt: skip
+                  ["share", tmp_path / "later.csv", *roles, "-o", tmp_path / "out"]):  # fmt: skip
         err = run(*words, ends=2)[2]
         assert f"{path.name}: cannot be read" in err
         assert "fitting" not in err
@@ -276,6 +277,8 @@ def test_of_two_shares_into_one_new_folder_one_is_refused_before_its_work(run, t
         tmp_path / "loans.csv",
         "--sensitive",
         "sex",
+        "--id",
+        "person",
         "--quick",
         "--target",
         "0.4",

@@ -87,7 +87,7 @@ def kl_upper_bound(symmetrised_kl: ArrayLike) -> Float[FloatArray, "*any"] | flo
         raise DataError("symmetrised_kl must not be negative or NaN.")
     # With Δ = tanh v the relation is v·tanh(v) = J/4, well scaled for every J; v(1 - tanh v) < 1 gives the bracket.
     quarter = np.asarray(np.minimum(J / 4, 100))  # tanh(100) is 1 to the last bit
-    v = smallest_true(lambda v: v * np.tanh(v) >= quarter, np.zeros_like(quarter), quarter + 1, halvings=60)
+    v = smallest_true(lambda v: v * np.tanh(v) >= quarter, np.zeros_like(quarter), np.asarray(quarter + 1), halvings=60)
     return plain(np.tanh(np.where(J > 0, v, 0)))
 
 

@@ -205,9 +205,10 @@ class Case:
         self.labels = released_labels(rows) if with_labels else ()
         self.known_groups = list(model.groups_) or rows.groups
         self.groups = list(map(str, self.known_groups))
-        is_own = model.is_of(rows)
-        self.trees: ReleasedTable | None = model.released_table if traits.cut_twice else None
-        self.table: ReleasedTable | None = model.released_table if is_own else self.trees
+        released = model.released_table
+        is_own = released is not None and released.is_of(rows, model.key_)
+        self.trees: ReleasedTable | None = released if traits.cut_twice else None
+        self.table: ReleasedTable | None = released if is_own else self.trees
         self.is_new = self.trees is not None and not is_own
         self.laws: tuple[Law, ...] = ()
         if self.released != "latent" and self.trees is None:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import joblib
 import pandas as pd
 
 from fairflows.encoder.base import Model
-from fairflows.storage import TAG, State, Writer, state_of
+from fairflows.storage import TAG, State, Writer
 from fairflows.table.keys import Secret, fingerprint
 from fairflows.table.ledger import Ledger
 
-_NOT_HASHED = {
+_NOT_HASHED = frozenset({
     "key", "key_", "ledger_", "device", "progress", "n_jobs", "probe", "history", "gaps",
     "_sklearn_output_config",
-}  # fmt: skip
+})  # fmt: skip
 """Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over,
 what is checked at loading."""
 
@@ -43,6 +42,8 @@ def origin_of(model: Model) -> str:
 class _Describer(Writer):
     """Turns any value into JSON that is hashed: also objects of classes that cannot be saved, by their attributes."""
 
+    left_out = _NOT_HASHED
+
     def __init__(self) -> None:
         super().__init__()
         self._around: list[int] = []  # the objects that hold the present one
@@ -63,14 +64,6 @@ class _Describer(Writer):
         if not hasattr(value, "__dict__"):
             return joblib.hash(value)
         self._around.append(id(value))
-        described = {TAG: "object", "class": type(value).__name__, "state": self._state(state_of(value), where)}
+        described = {TAG: "object", "class": type(value).__name__, "state": self._state(value, where)}
         self._around.pop()
         return described
-
-    def _state(self, state: State, where: str) -> State:
-        """Return the settings and fitted values that decide a release, by attribute name."""
-        kept = {name: part for name, part in state.items() if name not in _NOT_HASHED}
-        for part in ("settings", "fitted"):
-            if isinstance(kept.get(part), Mapping):
-                kept[part] = {name: item for name, item in kept[part].items() if name not in _NOT_HASHED}
-        return super()._state(kept, where)

@@ -106,8 +106,8 @@ def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
         found.append(Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows."))
     if same_model and same_rows:
         found += _differences(certificate, model, name, rows)
-    table = model.released_table if same_model and same_rows and model.is_of(rows) else None
-    recounted = table is None or table.counted_again(rows, model.groups_, key) is not None
+    table = model.released_table if same_model and same_rows else None
+    recounted = table is None or not table.is_of(rows, key) or table.counted_again(rows, model.groups_, key) is not None
     return Verification(tuple(found), recounted=recounted)
 
 

@@ -146,9 +146,6 @@ class Model(Protocol):
     def released_table(self) -> Any:
         """The `ReleasedTable` that a release was fitted to, or None."""
 
-    def is_of(self, table: Table) -> bool:
-        """Whether a table is the one that a release was fitted to."""
-
     def units(self, table: Table) -> Table:
         """Return the table that has one row for everything that has a cell: a row, or a person."""
 
@@ -387,10 +384,6 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def inner_encoder(self) -> Encoder:
         """The encoder itself."""
         return self
-
-    def is_of(self, table: Table) -> bool:
-        """Whether a table is one that was released: that of an encoder never is."""
-        return False
 
     def bound_follows_from(self, table: Table) -> bool | None:
         """Return None: only a release has a table."""

@@ -540,14 +540,10 @@ class Release(TransformerMixin, BaseEstimator):
 
         These are the persons of the training table, unless it is the whole table, whose cells were counted.
         """
-        if self.is_of(table):
+        if self.table_ is not None and self.table_.is_of(table, self.key_):
             return 0
         table = self.units(table)
         return self.ledger_.already_used(RowsSeen.of(table.X, table.persons, self.ledger_.key))
-
-    def is_of(self, table: Table) -> bool:
-        """Whether a table is the one that the release was fitted to, in any order of rows."""
-        return self.table_ is not None and self.table_.fingerprint == table.fingerprint(self.key_)
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the names of the released columns."""

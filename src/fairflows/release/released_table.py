@@ -101,6 +101,10 @@ class ReleasedTable:
             ),
         )
 
+    def is_of(self, table: Table, key: Key) -> bool:
+        """Whether a table is the one that was released, in any order of rows."""
+        return self.fingerprint == table.fingerprint(key)
+
     def kept_cells(self, persons: Persons, key: Key) -> Cells:
         """Return the cell that each row's person keeps; −1 for everybody else."""
         if persons.names is None or not len(self.person):

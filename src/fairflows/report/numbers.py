@@ -38,5 +38,5 @@ def at_least(lower: float | None) -> str:
 
 
 def without_few(text: object) -> str:
-    """Return a number, or a note about numbers of rows, in which 1 to 9 rows are "under 10"."""
+    """Replace counts of 1 to 9 by "under 10"."""
     return re.sub(r"(?<=\()[1-9](?=\))|^[1-9](?= rows |$)", "under 10", str(text))
