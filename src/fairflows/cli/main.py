@@ -28,6 +28,7 @@ from fairflows.cli.options import (
     MostRows,
     Quick,
     Reading,
+    in_options,
     listed,
     with_group,
     with_options,
@@ -38,7 +39,6 @@ from fairflows.exceptions import DataError, DataWarning
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fairflows.bounds.planning import CellPlan
     from fairflows.encoder.base import Encoder
     from fairflows.paper.experiments import Outcome
     from fairflows.result import Kind, Run, Shared
@@ -220,7 +220,7 @@ def _print_shared(shared: Shared, out: Path, kind: Kind) -> None:
     from fairflows.report.table_words import which_file_goes_where
     from fairflows.result import SHARED
 
-    typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
+    typer.echo(f"{in_options(repr(shared))}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
 
 
 @app.command(name="app")
@@ -246,64 +246,17 @@ def page(
 
 @app.command()
 @with_group(Reading)
-def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
-    """Print what a table holds, its problems, and what can be certified with so many persons.
+def describe(file: File, delta: Delta = 0.01, as_json: Json = False, *, reading: Reading) -> None:
+    """Print what a table holds, all of its problems, and what can be certified with so many persons.
+
+    Exit code 0, also where there are problems; 2: the file cannot be read, or an option does not fit it.
 
     Example: `fairflows describe loans.csv --sensitive sex --label repaid`
     """
-    from dataclasses import replace
+    from fairflows.cli.describing import describe as find_out
 
-    from fairflows.release.panel_law import checked_rules
-    from fairflows.release.rules import check_rules, proposed_rules
-    from fairflows.table.names import columns_of_own_values
-    from fairflows.table.panels import Panels
-    from fairflows.table.prospects import best_bounds, find_names, find_problems
-
-    drop = listed(reading.drop, frame := reading.frame(file)[0])
-    named = find_names(frame, [*reading.sensitive, *(reading.label or []), *filter(None, [reading.identifier]), *drop])
-    reading = replace(reading, drop=[*drop, *named])
-    table = reading.table(frame, file.name)
-    units, refused = table, ""
-    if table.has_histories and reading.most_rows is None:
-        try:
-            units = Panels.of(table)
-        except DataError as error:  # which `share` would raise
-            refused = str(error)
-    if isinstance(units, Panels):
-        checked_rules(reading.rules or (), units)
-    else:
-        check_rules(reading.rules or (), table.X)
-    if reading.most_rows is not None:
-        table.random_rows(0, reading.most_rows)  # raises if a person has more
-    typer.echo(repr(table))
-    _print_frame(table.columns().reset_index(), title="Columns")
-    found = [*named.values(), *columns_of_own_values(table).values(), *filter(None, [refused]), *find_problems(table)]
-    for finding in found:
-        typer.echo(f"! {with_options(finding)}")
-    if rules := proposed_rules(table.X):
-        typer.echo(
-            f"Every row keeps these rules, and every shared row will (--no-rules leaves them out): {'; '.join(rules)}."
-        )
-    if isinstance(units, Panels):
-        typer.echo(
-            f"{len(units):,} persons have up to {units.X['rows'].max():,} rows. All rows of a person are drawn "
-            "together from one cell, and the statements are about persons (--unit person)."
-        )
-    typer.echo(_at_best(*best_bounds(units, delta=delta)))
-
-
-def _at_best(plans: list[CellPlan], default: float | None) -> str:
-    """Print the statements that so many persons allow."""
-    if not plans:
-        return "Nothing can be certified about these groups with so many persons: merge small ones (--merge-small)."
-    lines = ["What `share` can state with so many persons, for each target (the one with * is its default):"]
-    for plan in plans:
-        to_come = f"persons to come Δ ≤ {plan.population:.3f}" if plan.population else "nothing about persons to come"
-        table = f"this table, half of the groups known: Δ ≤ {plan.known_half:.3f}"
-        lines.append(
-            f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.n_cells:,} cells or more; {table}; {to_come}"
-        )
-    return "\n".join([*lines, "A guess between two groups is right (1 + Δ)/2 of the time."])
+    described = find_out(reading, reading.frame(file)[0], file.name, delta)
+    typer.echo(_as_json(described.to_dict()) if as_json else str(described))
 
 
 @app.command()
@@ -607,7 +560,12 @@ def _print_frame(frame: pd.DataFrame, title: str) -> None:
 
 
 def _as_json(record: object) -> str:
-    return json.dumps(record, indent=2, ensure_ascii=False)
+    return json.dumps(record, indent=2, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> object:
+    """Return a value that JSON has no type for: NumPy's numbers, times and missing values."""
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 def main() -> None:

@@ -129,8 +129,8 @@ class FileFormat:
 class Reading(FileFormat):
     """The options by which `describe` and `share` make a `Table` of a file."""
 
-    sensitive: Annotated[list[str], typer.Option(help="Sensitive column; several make intersectional groups.")]
-    label: Annotated[list[str] | None, typer.Option(help="Label column; may be repeated.")] = None
+    sensitive: Annotated[list[str], typer.Option(help="Sensitive column; several, a,b, make intersectional groups.")]
+    label: Annotated[list[str] | None, typer.Option(help="Label column, or several: a,b, or repeated.")] = None
     identifier: Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")] = None
     household: Annotated[
         str | None, _about_file(help="Column that names a household or firm, whose own values are not shared.")
@@ -161,7 +161,9 @@ class Reading(FileFormat):
     drop: Annotated[list[str] | None, _about_file(help="Columns to leave out: a,b, or repeated.")] = None
     keep_numbers: Annotated[
         list[str] | None,
-        _about_file("--keep-number", help="Column of numbers that look like names of rows, and are measurements."),
+        _about_file(
+            "--keep-number", help="Columns of numbers that look like names of rows, and are measurements: a,b, or repeated."
+        ),
     ] = None
     rules: Annotated[
         list[str] | None, _about_file("--rule", help="True in every row, such as 'start <= end'; may be repeated.")
@@ -195,11 +197,12 @@ class Reading(FileFormat):
         from fairflows.table.grouping import read_cuts
         from fairflows.table.table import Table
 
+        sensitive = listed(self.sensitive, frame)
         return Table(
             frame,
             name=name,
-            sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
-            label=self.label,
+            sensitive=sensitive if len(sensitive) > 1 else sensitive[0],
+            label=listed(self.label, frame) or None,
             identifier=self.identifier,
             household=self.household,
             time=self.time,

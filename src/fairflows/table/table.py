@@ -421,7 +421,7 @@ class Table:
         """Return kind, distinct values, missing values and range of each feature."""
         X = self.X.set_axis(self.X.columns.map(str), axis=1)
         ordered = X[[name for name, column in X.items() if has_order(column.dtype)]].dropna(axis=1, how="all")
-        ranges = {name: " … ".join(column.agg(["min", "max"]).astype(str)) for name, column in ordered.items()}
+        ranges = {name: " … ".join(map(_short, column.agg(["min", "max"]))) for name, column in ordered.items()}
         found = {
             "kind": pd.Series(self.kinds),
             "type": X.dtypes.astype(str),
@@ -441,7 +441,7 @@ class Table:
         named = [f"{role} {name!r}" for role, name in roles]
         heading = f"Table {self.name!r}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)} ({kinds})"
         groups = self.summary().rename(index=self.group_names).rename_axis(None).round(3)
-        return "\n".join([", ".join([heading, *named]), str(groups), *(f"note: {note}" for note in self.notes)])
+        return "\n".join([", ".join([heading, *named]), groups.to_string(), *(f"note: {note}" for note in self.notes)])
 
     def _name_rows(self) -> None:
         """Make the identifier the index, so that an encoder finds it by its name."""
@@ -545,6 +545,10 @@ def _role_columns(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Serie
         raise DataError(f"The {role} values must be one per row ({len(table)} rows); got shape {values.shape}.")
     name = given.name if isinstance(given, pd.Series | pd.Index) else None
     return pd.Series(values, index=table.index, name=role if name is None else name), []
+
+
+def _short(value: object) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def _checked_time(name: str | None, frame: pd.DataFrame, X: pd.DataFrame) -> str | None:
