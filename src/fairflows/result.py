@@ -97,6 +97,16 @@ class Run:
         names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label")
         return {name: getattr(self, name) for name in names}
 
+    def roles_with(self, missing_group: MissingGroup | None, missing_label: MissingLabel | None) -> dict[str, Any]:
+        """Return the same with another treatment of rows without a group or a label, where one is stated."""
+        if missing_group == "group" and self.missing_group != "group":
+            raise DataError(
+                "missing_group must be 'drop' for later files, because the table had no group of rows without one; got "
+                "'group'."
+            )
+        stated = {"missing_group": missing_group, "missing_label": missing_label}
+        return self.roles | {name: rule for name, rule in stated.items() if rule is not None}
+
     def with_dates(self, text_format: TextFormat | None) -> TextFormat:
         """Return how a later file is written: as stated, with dates as in the file of the table."""
         return replace_(text_format or TextFormat(), dates=self.time_formats)
@@ -126,8 +136,8 @@ class Run:
 
     def later_persons(
         self, path: Path, model: Encoder, text_format: TextFormat | None = None, groups_from: str | None = None
-    ) -> Table:
-        """Read a file of later persons as rows of the model; it need not hold labels.
+    ) -> Table | None:
+        """Read a file of later persons as rows of the model, None if it has no row; it need not hold labels.
 
         Rows without a group are left out, and those without a label where these were left out before. `groups_from`
         names the column that holds the sensitive attribute, where the file calls it otherwise.
@@ -138,6 +148,8 @@ class Run:
                 raise DataError(f"groups_from names one column; the groups are of {' and '.join(self.sensitive)}.")
             kinds[groups_from] = kinds.pop(self.sensitive[0])
         frame = read_frame(path, Schema(kinds), self.identifier, self.with_dates(text_format))
+        if not len(frame):
+            return None
         if groups_from is not None:
             own = self.sensitive[0]
             frame = frame.drop(columns={own} - {groups_from}, errors="ignore").rename(columns={groups_from: own})
@@ -311,6 +323,18 @@ class Shared:
     @property
     def _guesses(self) -> list[tuple[str, float]]:
         return guesses_of_100(self.certificate, self.report.contents["before"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as JSON holds them: the outcome, the certificate, and what was measured."""
+        contents = self.report.contents
+        return {
+            "status": self.certificate.status,
+            "meets_target": self.meets_target,
+            "covers_population": self.certificate.covers_population,
+            "rows": len(self.table),
+            "certificate": self.certificate.to_dict(),
+            **{name: contents.get(name) for name in ("before", "audit", "usefulness")},
+        }
 
     def __repr__(self) -> str:
         return table_words.shared_text(self)

@@ -89,7 +89,7 @@ def test_a_bug_is_called_one_and_has_its_own_exit_code(run, folder, monkeypatch)
     [
         ("Drop it (drop=['key'])\nor so (identifier='a b').", "Drop it (--drop key) or so (--id 'a b')."),
         ("State it (dates={'born': '%d/%m/%Y'}).", "State it (--date born:%d/%m/%Y)."),
-        ("Cut it (cuts={'age': [44.5]}), or merge (merge_small=30).", "Cut it (--groups age:44.5), or merge (--merge-small 30)."),
+        ("Cut it (cuts={'age': [44.5]}): merge_small=30.", "Cut it (--groups age:44.5): --merge-small 30."),
         ("Name it (household=...): merge (merge_small=...).", "Name it (--household ...): merge (--merge-small ...)."),
         ("Replace them (replace=True), by separator=';'.", "Replace them (--replace), by --separator ';'."),
         ("target must be in [0, 1]; got 3.", "target must be in [0, 1]; got 3. (option --target)"),

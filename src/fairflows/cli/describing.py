@@ -73,7 +73,9 @@ class Description:
     def _at_best(self) -> list[str]:
         """Print the statements that so many persons allow."""
         if not self.plans:
-            few = "Nothing can be certified about these groups with so many persons: merge small ones (merge_small=...)."
+            few = (
+                "Nothing can be certified about these groups with so many persons: merge small ones (merge_small=...)."
+            )
             return [in_options(few)]
         lines = ["What `share` can state with so many persons, for each target (the one with * is its default):"]
         for plan in self.plans:
@@ -145,7 +147,8 @@ def _of_gaps(frame: pd.DataFrame, sensitive: list[str], label: list[str], readin
         others = [column for column in frame if column not in columns or len(columns) > 1]
         first = unlike(frame[[column for column in sensitive if column in others]], is_missing)
         differ = [*first, *unlike(frame[[c for c in others if c not in sensitive]], is_missing)][:3]
-        said = f"{' and '.join(columns)}: missing in {is_missing.sum():,} of {len(frame):,} rows ({is_missing.mean():.0%})."
+        share = f"{is_missing.sum():,} of {len(frame):,} rows ({is_missing.mean():.0%})"
+        said = f"{' and '.join(columns)}: missing in {share}."
         if differ:
             said += f" These rows differ from the others: {'; '.join(differ)}. To drop them changes the table so."
         if chosen is None:
@@ -194,6 +197,7 @@ def _of_rare_labels(table: Table) -> Iterator[str]:
         first = ", ".join(f"{label} in {group} ({n})" for n, label, group in sorted(few, key=lambda one: one[0])[:8])
         more = f" and {len(few) - 8:,} more" if len(few) > 8 else ""
         yield (
-            f"Few rows have the label {table.y.name}: {first}{more}. No statement is made given a label with fewer than "
-            f"{_FEW} persons of a group, and nothing is learnt about rare labels: name classes that can be one alike."
+            f"Few rows have the label {table.y.name}: {first}{more}. No statement is made given a label with "
+            f"fewer than {_FEW} persons of a group, and little is learnt about it: give classes that can be one the "
+            "same name."
         )

@@ -132,6 +132,7 @@ def share(
         Path | None,
         typer.Option(help="Folder of an earlier result, from whose cells the rows are drawn.", show_default=False),
     ] = None,
+    as_json: Json = False,
     *,
     reading: Reading,
 ) -> None:
@@ -190,7 +191,12 @@ def share(
         )
         whole = None if reading.sample is None else file
         shared = shared.save(out, kind=kind, replace=replace, whole=whole, text_format=reading.text_format)
-    _print_shared(shared, out, kind)
+    if as_json:
+        from fairflows.result import SHARED
+
+        typer.echo(_as_json(shared.to_dict() | {"folder": str(out), "file": str(out / SHARED[kind])}))
+    else:
+        _print_shared(shared, out, kind)
     meets_target = shared.meets_target and (require == "table" or shared.certificate.covers_population)
     raise typer.Exit(0 if meets_target else 1)
 
@@ -268,9 +274,15 @@ def encode(
         str,
         typer.Option("--out", "-o", help="CSV (commas, UTF-8) or Parquet file to write; with Ray, a folder."),
     ],
-    keep: Annotated[list[str] | None, typer.Option(help="Column to write unchanged; may be repeated.")] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="Columns to write unchanged: a,b, or repeated.")] = None,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
     watched: Annotated[bool, typer.Option("--watch", help="Then do as `fairflows watch` with the same file.")] = False,
+    missing_group: Annotated[
+        Literal["drop", "group"] | None, typer.Option(help="Rows without a group; by default as in `share`.")
+    ] = None,
+    missing_label: Annotated[
+        Literal["drop", "keep"] | None, typer.Option(help="Rows without a label; by default as in `share`.")
+    ] = None,
     as_json: Json = False,
     *,
     reading: FileFormat,
@@ -280,32 +292,47 @@ def encode(
     Rows are written in a random order, without identifiers. No certificate covers the columns that `--keep` adds. The
     file is named in `certificate.files.json` beside the certificate, so that `fairflows check` recognises it.
 
+    A file without a row gives a file without a row. `--json` prints how many rows were written and dropped, which
+    values are unknown, how many rows are of persons of the shared table, and the digests of the file.
+
     With `--watch` the file is read whole, its persons are counted, and the exit code is that of `fairflows watch`.
 
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
+    from fairflows.stream.batches import BatchFindings
+
     model, run = _open_result(folder)
+    roles, found = run.roles_with(missing_group, missing_label), BatchFindings()
+    told: dict[str, Any] = {"file": out}
     if engine == "ray":
         from fairflows.stream.engines import encode_folder
 
         if reading != FileFormat():
             raise DataError("engine must be 'local' to read CSV files: Ray reads folders of Parquet files.")
-        n_rows = encode_folder(model, source, out, keep=keep or (), **run.roles)
+        n_rows = encode_folder(model, source, out, keep=keep, **roles)
     else:
-        from fairflows.certificate.file_list import list_files
+        from fairflows.certificate.file_list import file_sha256, list_files
         from fairflows.stream.files import encode_file
+        from fairflows.table.reading import open_table
 
         if Path(out).resolve().parent == folder.resolve():
             raise DataError(f"{out}: the folder holds the result of `fairflows share`; write to another one.")
         formats: dict[str, Any] = {"text_format": reading.text_format, "time_formats": run.time_formats}
+        if keep:
+            keep = listed(keep, open_table(Path(source), reading.text_format).columns)
         with stages():
-            n_rows = encode_file(model, source, out, keep=keep or (), **formats, **run.roles)
-        certificate = folder / "certificate.json"
+            n_rows = encode_file(model, source, out, keep=keep or (), found=found, **formats, **roles)
+        certificate, name = folder / "certificate.json", Path(out).name
+        told |= found.to_dict() | {"sha256": file_sha256(Path(out))}
         if certificate.is_file() and not keep:  # such columns are not covered
-            list_files(certificate, [Path(out)])
-    typer.echo(f"{n_rows:,} rows written to {out}", err=as_json)
+            told["contents"] = list_files(certificate, [Path(out)]).contents.get(name)
+    later = run.later_persons(Path(source), model, reading.text_format) if watched else None
+    if as_json and not watched:
+        typer.echo(_as_json({"rows": n_rows, **told}))
+    else:
+        typer.echo(f"{n_rows:,} rows written to {out}", err=as_json)
     if watched:
-        _watch(folder, model, run, run.later_persons(Path(source), model, reading.text_format), as_json=as_json)
+        _watch(folder, model, later, told={"encoded": {"rows": n_rows, **told}}, as_json=as_json)
 
 
 @app.command()
@@ -336,13 +363,22 @@ def watch(
     """
     model, run = _open_result(folder)
     table = run.later_persons(rows, model, reading.text_format, groups_from)
-    _watch(folder, model, run, table, day, as_json=as_json)
+    _watch(folder, model, table, day, as_json=as_json)
 
 
 def _watch(
-    folder: Path, model: Encoder, run: Run, table: Table, day: str | None = None, *, as_json: bool = False
+    folder: Path,
+    model: Encoder,
+    table: Table | None,
+    day: str | None = None,
+    *,
+    told: dict[str, Any] | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Update the watch of a result, write a notice if the bound is refuted, and end by its lamps."""
+    """Update the watch of a result by later persons, if there are any, and end by its lamps.
+
+    Where the bound is refuted, a notice is written.
+    """
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.notices import add_notice
     from fairflows.result import CERTIFICATE, WATCH
@@ -350,10 +386,11 @@ def _watch(
 
     certificate = folder / CERTIFICATE
     watched = begin(model, folder / WATCH, bound=Certificate.read(certificate).cell_upper)
-    watched.update(table, date=day)
+    if table is not None:
+        watched.update(table, date=day)
     if watched.refuted is not None:
         add_notice(certificate, watched.refuted, watched.notice)
-    typer.echo(_as_json(watched.to_dict()) if as_json else repr(watched))
+    typer.echo(_as_json(watched.to_dict() | (told or {})) if as_json else repr(watched))
     raise typer.Exit(4 if watched.refuted else 3 if watched.moved else 0)
 
 

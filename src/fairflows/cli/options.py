@@ -155,14 +155,16 @@ class Reading(FileFormat):
     dates: Annotated[
         list[str] | None,
         _about_file(
-            "--date", help="Column of dates, and their form: BORN:%d.%m.%Y; without a form the one that fits all values."
+            "--date",
+            help="Column of dates, and their form: BORN:%d.%m.%Y; without a form the one that fits all values.",
         ),
     ] = None
     drop: Annotated[list[str] | None, _about_file(help="Columns to leave out: a,b, or repeated.")] = None
     keep_numbers: Annotated[
         list[str] | None,
         _about_file(
-            "--keep-number", help="Columns of numbers that look like names of rows, and are measurements: a,b, or repeated."
+            "--keep-number",
+            help="Columns of numbers that look like names of rows, and are measurements: a,b, or repeated.",
         ),
     ] = None
     rules: Annotated[
@@ -216,9 +218,9 @@ class Reading(FileFormat):
         )
 
 
-def listed(given: list[str] | None, frame: pd.DataFrame) -> list[str]:
+def listed(given: list[str] | None, known: pd.DataFrame | list[str]) -> list[str]:
     """Return the columns that an option names, which is repeated, or has commas between them."""
-    return [name for text in given or [] for name in ([text] if text in frame else text.split(","))]
+    return [name for text in given or [] for name in ([text] if text in known else text.split(","))]
 
 
 def _date_of(text: str) -> tuple[str, str]:

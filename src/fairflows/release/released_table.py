@@ -9,6 +9,7 @@ import numpy as np
 
 from fairflows.encoder.base import Cells, FloatArray, IntArray
 from fairflows.encoder.rows import Rows
+from fairflows.exceptions import warn_user
 from fairflows.table.keys import Hashes, Key, keyed_hashes
 from fairflows.table.persons import Persons, Places
 from fairflows.table.table import Table
@@ -119,6 +120,15 @@ class ReleasedTable:
         if (cells < 0).any() or table.persons.n < len(table):
             return None
         return count_cells(table, table.group_numbers(groups), cells, self.counts.shape[1:])
+
+
+def warn_of_kept(n: int) -> None:
+    """Warn of rows whose persons keep their cell."""
+    if n:
+        warn_user(
+            f"{n:,} of these rows are of persons of the table that was released. They keep the cell that they have "
+            "there."
+        )
 
 
 def count_cells(

@@ -118,7 +118,9 @@ def encode_rows(
     """
     file = open_table(source, replace(text_format or TextFormat(), dates=time_formats or {}))
     encode, key = BatchEncoder(model, **settings), record_key()
-    batches = read_batches(source, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
+    needed = encode.needed(file.columns)
+    batches = read_batches(source, file, needed, BATCH_ROWS, encode.schema, encode.identifier)
+    batches = _at_least_one(batches, needed)
     if model.traits.unit == "person":  # all rows of a person are needed at once; persons are drawn in a random order
         batches, keep_order = iter([pa.concat_tables(batches)]), True
     # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
@@ -144,6 +146,16 @@ def encode_rows(
     with naming_file(source):
         encode.check_number_of_rows(found)
     return n_rows
+
+
+def _at_least_one(batches: Iterable[pa.Table], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield batches; of a file without a row one batch without a row, which gives a file that has none either."""
+    is_empty = True
+    for batch in batches:
+        is_empty = False
+        yield batch
+    if is_empty:
+        yield pa.table({name: pa.array([], pa.string()) for name in columns})
 
 
 def decode_file(

@@ -36,5 +36,7 @@ def unlike(frame: pd.DataFrame, is_missing: npt.NDArray[np.bool_], most: int = 3
             gap = shares[0].sub(shares[1], fill_value=0)
             value = gap.idxmax() if gap.max() > _APART else gap.abs().idxmax()
             said = [f"{float(part.get(value, 0)):.0%}" for part in shares]
-            found.append((abs(float(gap[value])), f"{name} = {shown(value).strip(chr(39))} in {said[0]} and not {said[1]}"))
+            found.append(
+                (abs(float(gap[value])), f"{name} = {shown(value).strip(chr(39))} in {said[0]} and not {said[1]}")
+            )
     return [text for apart, text in sorted(found, reverse=True)[:most] if apart > _APART]

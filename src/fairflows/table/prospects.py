@@ -21,7 +21,9 @@ PLANNED = (0.05, *TARGETS)
 
 _MOSTLY = 0.8  # share of the values that look like numbers or dates, in a column of these with exceptions
 _ISO_DATE = r"\d{4}-\d\d-\d\d\b"
-_OTHER_DATE = r"(?:\d{1,2}([./-])\d{1,2}\1(?:\d{4}|\d\d)|\d{4}([./])\d{1,2}\2\d{1,2}|\d{1,2}[- ]?[A-Z][a-z]{2}[- ]?\d{2,4})\b"
+_OTHER_DATE = (
+    r"(?:\d{1,2}([./-])\d{1,2}\1(?:\d{4}|\d\d)|\d{4}([./])\d{1,2}\2\d{1,2}|\d{1,2}[- ]?[A-Z][a-z]{2}[- ]?\d{2,4})\b"
+)
 _TOLD = 0.3  # share of the errors of a blind guess that a column removes if it gives the group away
 _COPY = 0.95  # the same of a column that is a copy of the label
 _MOST_LABELS = 20  # of a label that a column may be a copy of
@@ -78,7 +80,7 @@ def _of_column(name: str, column: pd.Series) -> Iterator[str]:
         return
     if forms := proposed_forms(pa.array(texts.unique())):
         stated = " or ".join(f"dates={ {name: form}!r}" for form in forms)
-        yield f"{name} holds dates as text, such as {example!r}, each a category of its own. State their form ({stated})."
+        yield f"{name} holds dates as text, such as {example!r}. State their form ({stated})."
     else:
         yield (
             f"{name} holds text, such as {example!r}: each value is a category of its own. Write plain numbers, or "

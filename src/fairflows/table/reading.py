@@ -149,13 +149,8 @@ def read_batches(
     columns = list(dict.fromkeys(columns))
     for name in columns:
         check_known(name, file.columns, "needed")
-    n_rows = 0
     with reading(path):
-        for table in file.batches(columns, batch_rows, _stated_kinds(schema, identifier)):
-            n_rows += table.num_rows
-            yield table
-    if not n_rows:
-        raise DataError(f"{path}: the table has no rows.")
+        yield from file.batches(columns, batch_rows, _stated_kinds(schema, identifier))
 
 
 def _stated_kinds(schema: Schema | None, identifier: str | None) -> dict[str, str]:
@@ -321,7 +316,9 @@ def _sheet(path: Path, name: str | None = None) -> pa.Buffer:
         with pd.ExcelFile(path) as book:
             names = list(map(str, book.sheet_names))
             if name is not None and name not in names:
-                raise DataError(f"the workbook has no sheet {name!r} (sheet=...): it has {', '.join(map(repr, names))}.")
+                raise DataError(
+                    f"the workbook has no sheet {name!r} (sheet=...): it has {', '.join(map(repr, names))}."
+                )
             cells = pd.read_excel(book, name or 0, dtype=str, keep_default_na=False, na_values=[""])
     except ImportError:
         raise DataError("Excel files need openpyxl: pip install 'fairflows[excel]', or save as CSV.") from None

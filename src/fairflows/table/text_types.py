@@ -1,8 +1,9 @@
 """The types of texts: what the columns of a CSV file hold, which the file does not say.
 
 A column holds whole numbers, numbers, true and false, dates or times if every field can be read so without loss, else
-text. Dates and times are YYYY-MM-DD, or in another form that is stated, or that alone of the common ones fits all fields
-(`fairflows.table.date_forms`). Leading zeros ("00123") and whole numbers beyond 64 bits make a column text, because a number would change them.
+text. Dates and times are YYYY-MM-DD, or in another form (`fairflows.table.date_forms`) that is stated, or that alone of
+the common ones fits all fields. Leading zeros ("00123") and whole numbers beyond 64 bits make a column text, because a
+number would change them.
 An empty field is missing; NA, null and the like are missing among numbers and times, and text among text.
 """
 
@@ -78,11 +79,13 @@ def column_types(
             column = found.setdefault(name, _Fields(kinds.get(name), dates.get(name), decimal))
             fields, before = known_texts(batch[name]), copy.copy(column)
             if not column.take(fields):
-                place = bisect_left(range(len(fields)), 1, key=lambda j: not copy.copy(before).take(fields[: j + 1]))  # noqa: B023
-                like = f", like {dates[name]}" if dates.get(name) else ", as in the rows that the model was fitted on"
+                place = bisect_left(range(len(fields)), 1, key=lambda j: not copy.copy(before).take(fields[: j + 1]))
+                held = f"dates in one form, as stated (dates={ {name: dates.get(name)}!r})"
+                if name in kinds:
+                    held = f"{kinds[name]}, as in the rows that the model was fitted on"
                 raise DataError(
-                    f"column {name!r} must hold {kinds.get(name, 'dates')}{like if name in kinds or dates[name] else ''}; "
-                    f"row {n_rows + place + 1} (the header is row 1) holds {batch[name][place].as_py()!r}."
+                    f"column {name!r} must hold {held}; row {n_rows + place + 1} (the header is row 1) holds "
+                    f"{batch[name][place].as_py()!r}."
                 )
             if other_decimal and column.is_text and not column.forms and column.candidates == _ANY:
                 _refuse_other_decimal(name, fields, decimal, other_decimal)
