@@ -38,6 +38,7 @@ from fairflows.stream.files import encode_rows, write_table
 from fairflows.stream.whole_file import knowing_whole_file
 from fairflows.table.columns import TEXT, Schema
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
+from fairflows.table.frames import Frame, as_kind_of
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.json_text import read_as, read_document
 from fairflows.table.reading import TextFormat, read_frame
@@ -180,7 +181,9 @@ class Shared:
     Attributes
     ----------
     table : DataFrame
-        One row per row of the original table, in random order, with a fresh index. With ``unit="person"`` any number
+        The table to share, of the kind of frame that came.
+    rows : DataFrame
+        The same as a frame of pandas: one row per row of the original table, in random order, with a fresh index. With ``unit="person"`` any number
         of rows for each person, together and in the order of time, and a column `person` of fresh numbers.
     certificate : Certificate
         How well an adversary can guess the group from a shared row.
@@ -196,9 +199,11 @@ class Shared:
         How the table was read, for later files.
     seen : ReleasedRows
         Keyed hashes of the original rows, for the user's record of releases.
+    like : polars.DataFrame, pyarrow.Table or None
+        No rows of the kind of frame that came; None for one of pandas.
     """
 
-    table: pd.DataFrame
+    rows: pd.DataFrame
     certificate: Certificate
     usefulness: Usefulness | None
     audit: Audit | None
@@ -207,6 +212,12 @@ class Shared:
     report: Report
     run: Run
     seen: ReleasedRows
+    like: Frame | None = None
+
+    @property
+    def table(self) -> Frame:
+        """The table to share, of the kind of frame that came."""
+        return self.rows if self.like is None else as_kind_of(self.like, self.rows)
 
     @property
     def meets_target(self) -> bool:
@@ -260,7 +271,7 @@ class Shared:
         with side_folder(out) as work:
             shared = work / name
             if whole is None:
-                n_rows = write_table([to_arrow(self.table)], shared, shared, self.run.time_formats)
+                n_rows = write_table([to_arrow(self.rows)], shared, shared, self.run.time_formats)
             else:
                 if self.release.unit == "person":
                     raise DataError(
@@ -279,7 +290,7 @@ class Shared:
                     found.warn()
                 certificate, released = of_whole_file(certificate, found), found.released
                 certificate = replace_(certificate, model=model_hash(release, release.key_))
-            kinds = kinds_of(to_arrow(self.table).schema)
+            kinds = kinds_of(to_arrow(self.rows).schema)
             if shared.suffix == ".csv":
                 written = {name for name, form in self.run.time_formats.items() if not form.startswith("%Y-%m-%d")}
                 kinds |= dict.fromkeys(written & set(kinds), TEXT)  # by which a receiver compares such dates
@@ -308,7 +319,7 @@ class Shared:
         }
         public = hashlib.sha256(texts["report-public.html"].encode()).hexdigest()
         digests = {**certificate.released_files, "report-public.html": public}
-        return texts | export_files(certificate, self.table, name, n_rows, digests)
+        return texts | export_files(certificate, self.rows, name, n_rows, digests)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw of 100 guesses of the group those that are right: before, after, and by a coin.
@@ -331,7 +342,7 @@ class Shared:
             "status": self.certificate.status,
             "meets_target": self.meets_target,
             "covers_population": self.certificate.covers_population,
-            "rows": len(self.table),
+            "rows": len(self.rows),
             "certificate": self.certificate.to_dict(),
             **{name: contents.get(name) for name in ("before", "audit", "usefulness")},
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -28,7 +29,7 @@ from fairflows.release.release import Release
 from fairflows.report.page import Report, report_contents
 from fairflows.result import CERTIFICATE, MODEL, Run, Shared
 from fairflows.storage import load
-from fairflows.table.frames import to_pandas
+from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.names import check_numbers, columns_of_own_values
 from fairflows.table.prospects import check_groups
 from fairflows.table.table import Table
@@ -45,7 +46,7 @@ N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
 
 
 def share(
-    table: Table,
+    table: Table | TableLike,
     *,
     target: float | None = None,
     delta: float = 0.01,
@@ -62,6 +63,7 @@ def share(
     random_state: int = 0,
     quick: bool = False,
     again: Shared | str | Path | None = None,
+    **roles: Any,
 ) -> Shared:
     """Turn a table into one that can be shared: fit, attack, certify and measure.
 
@@ -73,8 +75,8 @@ def share(
 
     Parameters
     ----------
-    table : Table
-        All rows.
+    table : Table, DataFrame, polars.DataFrame, pyarrow.Table or dict
+        All rows: a `Table`, or a frame whose roles are stated beside it.
     target : float, default=None
         Largest distance Δ between two groups, so that a guess between them is right at most (1 + Δ)/2 of the time. By
         default 0.1, or for a "tree" of a small table the first of 0.15, 0.2 and 0.3 that allows eight cells.
@@ -117,11 +119,13 @@ def share(
         their cell, so that all releases together, linked by person, tell no more than the cell does. New persons get a
         cell by the population cut, and columns may be others. Method, target, δ and cells are those of the earlier
         release, and nothing is attacked or measured.
+    **roles
+        Of a frame, the parameters of `Table`: ``share(frame, sensitive="sex", label="repaid")``.
 
     Returns
     -------
     Shared
-        The table to share, its certificate, and what is known about both.
+        The table to share, of the kind of frame that came, its certificate, and what is known about both.
 
     Examples
     --------
@@ -131,6 +135,7 @@ def share(
     ('CERTIFIED', ['cell'])
     """
     check_choice("method", method, get_args(Method))
+    table = _with_roles(table, roles)
     if unit is None:
         unit = "person" if table.has_histories and most_rows is None else "row"
     check_groups(table)
@@ -195,6 +200,19 @@ def share(
     return _result(release, table, rows, certificate, contents, worth, after, before)
 
 
+def _with_roles(table: Table | TableLike, roles: dict[str, Any]) -> Table:
+    """Return the table itself, or that of a frame with its roles."""
+    if unknown := [name for name in roles if name not in signature(Table).parameters or name == "data"]:
+        raise TypeError(f"share() got an unexpected keyword argument {unknown[0]!r}")
+    if isinstance(table, Table):
+        if roles:
+            raise DataError(f"A Table has roles of its own: leave out {', '.join(roles)}.")
+        return table
+    if "sensitive" not in roles:
+        raise DataError("A frame is shared with its roles: name the sensitive column (sensitive=...), or make a Table.")
+    return Table(table, **roles)
+
+
 def _earlier(again: Shared | str | Path) -> tuple[Release, Certificate]:
     """Return the release and the certificate of an earlier result; raise unless it was saved as it is."""
     if isinstance(again, str | Path):
@@ -247,7 +265,7 @@ def _result(
         shuffled = rows.iloc[order].reset_index(drop=True)
     seen = ReleasedRows.of(table.X, table.persons, record_key())
     run = Run.of(table, release.random_state)
-    return Shared(shuffled, certificate, worth, after, before, release, Report(contents), run, seen)
+    return Shared(shuffled, certificate, worth, after, before, release, Report(contents), run, seen, table.like)
 
 
 def _unfitted(table: Table, method: Method, target: float | None, settings: dict[str, Any]) -> Release:

@@ -171,6 +171,10 @@ def share(
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         for finding in find_problems(table):
             say(f"! {with_options(finding)}")
+        most_rows = reading.most_rows
+        if unit == "row" and most_rows is None and table.has_histories:
+            most_rows = int(table.persons.rows_each().max())
+            say(f"--most-rows {most_rows}, as in the file")
         shared = make(
             table,
             target=target,
@@ -179,7 +183,7 @@ def share(
             output=output,
             unit=unit,
             spend=spend,
-            most_rows=reading.most_rows,
+            most_rows=most_rows,
             rules=reading.rules or (),
             find_rules=find_rules,
             derive=derive,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
 from fairflows.exceptions import DataError
-from fairflows.table.columns import has_order, is_number
+from fairflows.table.columns import floats, has_order, is_continuous, is_number
 from fairflows.table.date_forms import proposed_forms
 from fairflows.table.names import numbers_like_names, values_of_households
 from fairflows.table.table import Table, naming_rows
@@ -26,6 +26,7 @@ _OTHER_DATE = (
 )
 _TOLD = 0.3  # share of the errors of a blind guess that a column removes if it gives the group away
 _COPY = 0.95  # the same of a column that is a copy of the label
+_IN_STEP = 0.99  # rank correlation of a column with a label of numbers that it gives away
 _MOST_LABELS = 20  # of a label that a column may be a copy of
 _MOST_ROWS = 20_000  # that a column is tried on
 _BINS = 20  # of the numbers of a column that may reveal the group
@@ -110,6 +111,23 @@ def _of_columns_that_tell(table: Table) -> Iterator[str]:
                     f"{name} tells the label {label_name} for {right:.0%} of the rows, all labels counted alike: if it "
                     f"is a copy of the label, or follows from it, drop it (drop=[{name!r}])."
                 )
+        if is_continuous(label):
+            yield from _of_columns_in_step(table.X, label)
+
+
+def _of_columns_in_step(X: pd.DataFrame, label: pd.Series) -> Iterator[str]:
+    """Find the columns of numbers that rise or fall with a label of numbers, such as its logarithm."""
+    for name, column in X.items():
+        if not is_number(column.dtype) or column.nunique() <= _MOST_LABELS:
+            continue
+        known = (column.notna() & label.notna()).to_numpy()
+        ranks = [pd.Series(floats(part)).rank() for part in (column[known], label[known])]
+        step = abs(float(np.corrcoef(*ranks)[0, 1])) if known.sum() > _MOST_LABELS else 0.0
+        if step >= _IN_STEP:
+            yield (
+                f"{name} tells the label {label.name}: the one rises or falls with the other (rank correlation "
+                f"{step:.3f}). If it is the label in another form, or follows from it, drop it (drop=[{name!r}])."
+            )
 
 
 def check_groups(table: Table) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeAlias, TypeGuard, cast, get_args
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import (
@@ -31,7 +32,7 @@ from fairflows.table.columns import (
     shown,
     sorted_values,
 )
-from fairflows.table.frames import ColumnLike, Frame, is_polars, to_pandas
+from fairflows.table.frames import ColumnLike, Frame, is_polars, materialised, to_pandas
 from fairflows.table.grouping import (
     MISSING,
     Cuts,
@@ -116,6 +117,8 @@ class Table:
         The kinds that were declared.
     label_place : int
         Number of features that stand before the label in the data.
+    like : polars.DataFrame, pyarrow.Table or None
+        No rows of the kind of frame that came; None for one of pandas.
     time_formats : dict
         How the CSV file that the table was read from writes times, by column.
     missing_group, missing_label : str
@@ -166,6 +169,8 @@ class Table:
     ) -> None:
         check_choice("missing_group", missing_group, get_args(MissingGroup))
         check_choice("missing_label", missing_label, get_args(MissingLabel))
+        data = materialised(data)
+        self.like = data[:0] if is_polars(data) or isinstance(data, pa.Table) else None
         frame = to_pandas(data)
         self.time_formats: dict[str, str] = {}
         if not len(frame):
