@@ -183,8 +183,9 @@ class Shared:
     table : DataFrame
         The table to share, of the kind of frame that came.
     rows : DataFrame
-        The same as a frame of pandas: one row per row of the original table, in random order, with a fresh index. With ``unit="person"`` any number
-        of rows for each person, together and in the order of time, and a column `person` of fresh numbers.
+        The same as a frame of pandas: one row per row of the original table, in random order, with a fresh index. With
+        ``unit="person"`` any number of rows for each person, together and in the order of time, and a column `person`
+        of fresh numbers.
     certificate : Certificate
         How well an adversary can guess the group from a shared row.
     usefulness : Usefulness or None

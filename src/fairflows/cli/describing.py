@@ -159,8 +159,8 @@ def _of_gaps(frame: pd.DataFrame, sensitive: list[str], label: list[str], readin
 def _table(reading: Reading, frame: pd.DataFrame, name: str) -> tuple[Table | None, list[str]]:
     """Return the table, without a role that its columns do not allow, and what was refused."""
     refused: list[str] = []
-    relaxed = [{}] + [{role: None} for role in ("time", "household", "label") if getattr(reading, role)]
-    for without in relaxed:
+    optional = [role for role in ("time", "household", "label") if getattr(reading, role)]
+    for without in ({}, *({role: None} for role in optional)):
         try:
             return replace(reading, **without).table(frame, name), refused
         except DataError as error:

@@ -222,7 +222,7 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.
         shared = make(table)
         shared.save(out, replace=True)
     _print_frame(table.X.head(3), title="The table")
-    _print_frame(shared.table.head(3), title="The shared table: rows drawn from cells")
+    _print_frame(shared.rows.head(3), title="The shared table: rows drawn from cells")
     _print_shared(shared, out, "csv")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from fairflows.table import columns as kinds
 from fairflows.table.columns import Schema, check_known
 from fairflows.table.domain import Reason, warn_of_outside
 from fairflows.table.frames import (
+    ArrowStream,
     as_arrow,
     check_names,
     from_arrow,
@@ -36,7 +37,6 @@ from fairflows.table.keys import Hashes, Secret, keyed_hashes
 from fairflows.table.persons import Persons, check_most_rows
 
 Precision = Literal["float32", "float64"]
-Batch = TypeVar("Batch")
 
 _TYPES = {
     kinds.TEXT: pa.string(),
@@ -49,7 +49,9 @@ _TYPES = {
 }
 
 
-def encode_batch(model: Model, batch: Batch, *, key: bytes | None = None, **settings: Any) -> Batch:
+def encode_batch(
+    model: Model, batch: pa.RecordBatch | pa.Table | ArrowStream, *, key: bytes | None = None, **settings: Any
+) -> Any:
     """Encode an Arrow record batch or table, or a frame that hands over Arrow. The result depends on the batch alone.
 
     Each row becomes the same as in `encode_file`, in the order of the batch. Rows without a group or a label are
@@ -108,7 +110,7 @@ def encode_batch(model: Model, batch: Batch, *, key: bytes | None = None, **sett
     if is_polars(batch):
         import polars
 
-        return polars.from_arrow(encoded)
+        return polars.DataFrame(encoded)
     return encoded
 
 
