@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 KERNEL_TESTS := tests/contracts/test_bijections.py tests/contracts/test_densities.py tests/encoder/test_flow.py \
 	tests/encoder/test_matching.py tests/training/test_training.py tests/test_storage.py tests/stream
 
-.PHONY: demo test test-all test-kernels test-engines test-standards test-lowest test-newest test-mutants constraints-lowest fast-tests lint docs words wheel clean
+.PHONY: demo test test-all test-kernels test-engines test-standards test-lowest test-newest test-mutants constraints-lowest fast-tests lint docs gallery words wheel clean
 
 demo: .venv/installed
 	$(BIN)/fairflows demo
@@ -72,7 +72,11 @@ lint: .venv/installed
 
 docs: .venv/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
-	$(BIN)/mkdocs build --strict --quiet --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
+
+# Runs the pages of docs/gallery and writes what they give into them, for readers on GitHub.
+gallery: .venv/installed
+	$(BIN)/python tools/gallery.py
 
 # Spelling, words per page, and how easy the prose is to read.
 words: .venv/installed

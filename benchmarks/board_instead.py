@@ -1,6 +1,6 @@
 """What people use instead of fairflows: same persons, same adversaries, same label.
 
-    benchmarks/board_environments.sh FOLDER                       # once: SDV, AIF360 and two credit tables
+    benchmarks/board_environments.sh FOLDER                       # once: SDV, AIF360, LEACE and two credit tables
     python benchmarks/board_instead.py --environments FOLDER      # adult acs nist credit german
     python benchmarks/board_instead.py --summary                  # the tables of docs/boards.md, out of the results
 
@@ -160,14 +160,24 @@ def prototypes(task: Task) -> Released:
 
 def impact_remover(task: Task) -> Released:
     """AIF360: every column repaired to one distribution in both groups."""
+    return _changed_elsewhere(task, "aif360", "board_repair.py", "each column by itself")
+
+
+def leace(task: Task) -> Released:
+    """concept-erasure: the least change after which no linear map tells the group."""
+    return _changed_elsewhere(task, "groups", "board_erase.py", "no linear guess")
+
+
+def _changed_elsewhere(task: Task, environment: str, script: str, about: str) -> Released:
+    """Let a script change the rows as numbers, in its environment."""
     (fit, other), groups = task.numbers(), task.groups()
     with tempfile.TemporaryDirectory() as folder:
         for part, numbers, group in zip(("fit", "other"), (fit, other), groups, strict=True):
             numbers.assign(**{"(group)": group.astype(float)}).to_parquet(Path(folder) / f"{part}.parquet")
-        python, script = task.environments / "aif360" / "bin" / "python", Path(__file__).with_name("board_repair.py")
-        subprocess.run([python, script, folder], check=True, stderr=subprocess.DEVNULL)
-        parts = [pd.read_parquet(Path(folder) / f"repaired-{part}.parquet") for part in ("fit", "other")]
-    return Released(parts[0], parts[1], other, about="each column by itself")
+        python = task.environments / environment / "bin" / "python"
+        subprocess.run([python, Path(__file__).with_name(script), folder], check=True, stderr=subprocess.DEVNULL)
+        parts = [pd.read_parquet(Path(folder) / f"changed-{part}.parquet") for part in ("fit", "other")]
+    return Released(parts[0], parts[1], other, about=about)
 
 
 def microaggregation(task: Task) -> Released:
@@ -288,6 +298,7 @@ METHODS: dict[str, Callable[[Task], Released | Synthetic]] = {
     "fairlearn CorrelationRemover": correlation_remover,
     "fairlearn prototypes (LFR)": prototypes,
     "AIF360 DisparateImpactRemover": impact_remover,
+    "LEACE": leace,
     "microaggregation, t-close": microaggregation,
     "FNF (`FairFlow`, γ = .9)": flow,
     "fairflows `share` (`FairTree`)": fair_tree_rows,

@@ -3,7 +3,7 @@
 python benchmarks/board_repair.py FOLDER
 
 Reads FOLDER/fit.parquet and FOLDER/other.parquet, whose column "(group)" is 0 or 1, and writes the repaired columns to
-repaired-fit.parquet and repaired-other.parquet. The remover has no `transform`: as in AIF360's examples, each part is
+changed-fit.parquet and changed-other.parquet. The remover has no `transform`: as in AIF360's examples, each part is
 repaired by itself, with the groups of its persons.
 """
 
@@ -20,7 +20,7 @@ GROUP, LABEL = "(group)", "(label)"
 def main() -> None:
     folder = Path(sys.argv[1])
     for part in ("fit", "other"):
-        repaired(pd.read_parquet(folder / f"{part}.parquet")).to_parquet(folder / f"repaired-{part}.parquet")
+        repaired(pd.read_parquet(folder / f"{part}.parquet")).to_parquet(folder / f"changed-{part}.parquet")
 
 
 def repaired(numbers: pd.DataFrame) -> pd.DataFrame:

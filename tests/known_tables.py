@@ -45,3 +45,29 @@ def histories(n: int, seed: int = 0) -> pd.DataFrame:
         }
     )
     return rows.sample(frac=1, random_state=seed).reset_index(drop=True)
+
+
+def patients_and_visits(n: int, seed: int = 0) -> dict[str, pd.DataFrame]:
+    """Two linked tables: one row of each person, and more visits, with larger values, of women; some have none."""
+    rng = np.random.default_rng(seed)
+    is_f = rng.random(n) < 0.4
+    m = rng.poisson(0.8 + 2 * is_f)
+    who = np.repeat(np.arange(n), m)
+    names = np.array([f"p{seed}-{i}" for i in range(n)])
+    born = rng.integers(1940, 1990, n)
+    day = 30 * (np.arange(len(who)) - np.repeat(np.cumsum(m) - m, m)) + rng.integers(0, 20, len(who))
+    pulse = 70 + 4 * (rng.normal(size=n) + is_f)[who] + rng.normal(size=len(who))
+    patients = pd.DataFrame(
+        {
+            "patient": names,
+            "born": born,
+            "town": rng.choice(["Bonn", "Köln", "Ulm"], n),
+            "frail": np.where(born + 10 * rng.normal(size=n) < 1955, "yes", "no"),
+            "sex": np.where(is_f, "f", "m"),
+        }
+    )
+    visits = pd.DataFrame(
+        {"patient": names[who], "day": day, "pulse": pulse.round(), "ward": rng.choice(["a", "b"], len(who))}
+    )
+    visits["turns"] = born[who] + 50 + visits["day"] // 10  # follows from both tables
+    return {"patients": patients, "visits": visits.sample(frac=1, random_state=seed).reset_index(drop=True)}

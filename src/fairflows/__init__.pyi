@@ -28,6 +28,7 @@ from .stream import decode_file as decode_file
 from .stream import encode_batch as encode_batch
 from .stream import encode_file as encode_file
 from .table.examples import load_adult as load_adult
+from .table.linked import LinkedTables as LinkedTables
 from .table.table import Table as Table
 from .tradeoff import Frontier as Frontier
 from .tradeoff import frontier as frontier

@@ -21,11 +21,11 @@ from fairflows.certificate.digest import contents_of, kinds_of
 from fairflows.certificate.file_checks import difference_from_counts
 from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.model_hash import model_hash, origin_of
-from fairflows.certificate.notices import earlier_notices
+from fairflows.certificate.notices import add_notice, earlier_notices
 from fairflows.certificate.releases import ReleasedRows, new_release
 from fairflows.certificate.statements import table_statement
 from fairflows.display import html_card
-from fairflows.encoder.base import Encoder
+from fairflows.encoder.base import Encoder, fitted_model
 from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
 from fairflows.exports import EXPORTED, export_files
 from fairflows.release.release import Release
@@ -41,8 +41,10 @@ from fairflows.table.folders import check_folder, locked, new_folder, refuse_oth
 from fairflows.table.frames import Frame, as_kind_of
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.json_text import read_as, read_document
-from fairflows.table.reading import TextFormat, read_frame
+from fairflows.table.linked import LinkedTables
+from fairflows.table.reading import TextFormat, open_table, read_frame
 from fairflows.table.table import Table
+from fairflows.watching.watch import Watch, watch
 from fairflows.worth.usefulness import Usefulness
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 Kind = Literal["csv", "parquet"]
 RUN, MODEL, FORMAT = "run.json", "model", 1
 SHARED = {"csv": "shared.csv", "parquet": "shared.parquet"}
+PARENTS = "shared-persons"
+"""The file of the first of two linked tables, which has one row of each person, without its suffix."""
 _REPORTS = ("report.html", "report.json", "report-public.html")
 CERTIFICATE, WATCH = "certificate.json", "watch.json"
 _FILES = {RUN, MODEL, CERTIFICATE, "certificate.files.json", "certificate.notices.json", *_REPORTS, *EXPORTED}
@@ -73,6 +77,7 @@ class Run:
     columns: list[str]  # its features, which the model need not all know
     rows: int
     random_state: int
+    linked: list[str] = field(default_factory=list)  # the names of two linked tables; then the features are of both
 
     @classmethod
     def of(cls, table: Table, random_state: int) -> Run:
@@ -87,9 +92,10 @@ class Run:
             missing_group=table.missing_group,
             missing_label=table.missing_label,
             grouping=table.grouping,
-            columns=list(map(str, table.X)),
+            columns=[str(name) for part in table.tables for name in part.X],
             rows=len(table),
             random_state=random_state,
+            linked=list(table.names) if isinstance(table, LinkedTables) else [],
         )
 
     @property
@@ -112,6 +118,41 @@ class Run:
         """Return how a later file is written: as stated, with dates as in the file of the table."""
         return replace_(text_format or TextFormat(), dates=self.time_formats)
 
+    def linked_tables_of(
+        self, paths: tuple[Path, Path], model: Encoder, text_format: TextFormat | None = None
+    ) -> LinkedTables:
+        """Read two linked tables, the one with one row of each person first, as its own were."""
+        release = fitted_model(model)
+        assert isinstance(release, Release)
+        schema = table_schema(release, self.sensitive, (), self.grouping)
+        schema, text_format = Schema(schema.kinds | release.parents_schema.kinds), self.with_dates(text_format)
+        known = {*self.columns, *self.sensitive, *self.label, self.identifier, self.household}
+        frames = []
+        for path in paths:
+            columns = open_table(path, text_format).columns
+            frame = read_frame(path, schema.part(columns), self.identifier, text_format)
+            frames.append(frame[[name for name in frame if name in known]])
+        return LinkedTables(
+            dict(zip(self.linked, frames, strict=True)),
+            cuts=self.grouping,
+            sensitive=self.sensitive,
+            label=self.label or None,
+            identifier=self.identifier,
+            time=self.time,
+            household=self.household,
+            missing_group=self.missing_group,
+            missing_label=self.missing_label,
+        )
+
+    def refuse_linked(self, what: str) -> None:
+        """Raise where two linked tables were shared, which a command does not read."""
+        if self.linked:
+            both = " and ".join(map(repr, self.linked))
+            raise DataError(
+                f"This result is of two linked tables, {both}, which {what} does not read. In Python, "
+                "`release.transform(LinkedTables(...))` draws both for persons who come later."
+            )
+
     def table_of(
         self, path: Path, model: Encoder, text_format: TextFormat | None = None, *, is_own: bool = False
     ) -> Table:
@@ -119,6 +160,7 @@ class Run:
 
         Of its own file all columns are read: a release that was drawn again has some that its cells do not need.
         """
+        self.refuse_linked("a command that takes one file")
         schema = table_schema(model, self.sensitive, self.label, self.grouping)
         frame = read_frame(path, schema, self.identifier, self.with_dates(text_format))
         features = self.columns if is_own else map(str, model.schema_.kinds)
@@ -143,6 +185,7 @@ class Run:
         Rows without a group are left out, and those without a label where these were left out before. `groups_from`
         names the column that holds the sensitive attribute, where the file calls it otherwise.
         """
+        self.refuse_linked("a watch")
         kinds = dict(table_schema(model, self.sensitive, grouping=self.grouping).kinds)
         if groups_from is not None:
             if len(self.sensitive) > 1:
@@ -202,6 +245,8 @@ class Shared:
         Keyed hashes of the original rows, for the user's record of releases.
     like : polars.DataFrame, pyarrow.Table or None
         No rows of the kind of frame that came; None for one of pandas.
+    parents : DataFrame or None
+        Of two linked tables the one with one row of each person, whose numbers are those of `table`.
     """
 
     rows: pd.DataFrame
@@ -213,6 +258,7 @@ class Shared:
     report: Report
     run: Run
     seen: ReleasedRows
+    parents: pd.DataFrame | None = None
     like: Frame | None = None
 
     @property
@@ -291,18 +337,35 @@ class Shared:
                     found.warn()
                 certificate, released = of_whole_file(certificate, found), found.released
                 certificate = replace_(certificate, model=model_hash(release, release.key_))
-            kinds = kinds_of(to_arrow(self.rows).schema)
-            if shared.suffix == ".csv":
-                written = {name for name, form in self.run.time_formats.items() if not form.startswith("%Y-%m-%d")}
-                kinds |= dict.fromkeys(written & set(kinds), TEXT)  # by which a receiver compares such dates
-            certificate = naming_released_file(certificate, shared, n_rows, kinds)
+            certificate = naming_released_file(certificate, shared, n_rows, self._kinds(self.rows, shared))
+            parents = None if self.parents is None else work / f"{PARENTS}{shared.suffix}"
+            if parents is not None:
+                certificate = self._naming_parents(certificate, parents)
             with new_release(released, origin_of(release), shared, out / name) as number, new_folder(out) as side:
                 certificate = replace_(certificate, releases=number).sealed(release.key_)
                 save(release, side / MODEL)
                 os.replace(shared, side / name)
+                if parents is not None:
+                    os.replace(parents, side / parents.name)
                 for file, text in self._texts(certificate, name, n_rows, is_sample=whole is not None).items():
                     (side / file).write_text(text, encoding="utf-8")
         return replace_(self, certificate=certificate, release=release)
+
+    def _kinds(self, rows: pd.DataFrame, path: Path) -> dict[str, str]:
+        """Return the kinds of the columns in a file of rows; dates that are not YYYY-MM-DD there are compared as text."""
+        kinds = kinds_of(to_arrow(rows).schema)
+        if path.suffix == ".csv":
+            other = {name for name, form in self.run.time_formats.items() if not form.startswith("%Y-%m-%d")}
+            kinds |= dict.fromkeys(other & set(kinds), TEXT)
+        return kinds
+
+    def _naming_parents(self, certificate: Certificate, path: Path) -> Certificate:
+        """Write the table with one row of each person; return the certificate that names it, too."""
+        assert self.parents is not None
+        write_table([to_arrow(self.parents)], path, path, self.run.time_formats)
+        contents = contents_of(path, self._kinds(self.parents, path))
+        files = {**certificate.released_files, path.name: file_sha256(path)}
+        return replace_(certificate, released_files=files, parents=contents, counted_file=path.name, seal="")
 
     def _texts(self, certificate: Certificate, name: str, n_rows: int, *, is_sample: bool) -> dict[str, str]:
         """Return the files of text beside the shared table, by name."""
@@ -403,7 +466,7 @@ def check_place(out: Path, source: Path | None = None, *, replace: bool) -> None
     if not (out / RUN).is_file():
         raise DataError(f"{out}: the folder is not empty and holds no earlier result; choose another one.")
     read_run(out)
-    refuse_other_files(out, _FILES | set(SHARED.values()))
+    refuse_other_files(out, _FILES | set(SHARED.values()) | {f"{PARENTS}.{kind}" for kind in SHARED})
     if (out / MODEL).is_dir():
         refuse_other_files(out / MODEL, FILES)
     if not replace:  # without the key, no one can match the files of the earlier result
@@ -421,6 +484,21 @@ def read_run(out: Path) -> Run:
         return read_as(run, Run)
     except ValueError as error:
         raise DataError(f"{out / RUN}: the file is damaged: {error}") from None
+
+
+def open_watch(out: Path, model: Release) -> Watch:
+    """Return the watch of a result, which is kept in its folder."""
+    return watch(model, out / WATCH, bound=Certificate.read(out / CERTIFICATE).cell_upper)
+
+
+def watch_persons(out: Path, model: Release, table: Table | None, day: str | None = None) -> Watch:
+    """Count later persons, if there are any, in a result's watch; write a notice where they refute its bound."""
+    watched = open_watch(out, model)
+    if table is not None:
+        watched.update(table, date=day)
+    if watched.refuted is not None:
+        add_notice(out / CERTIFICATE, watched.refuted, watched.notice)
+    return watched
 
 
 def certified_part(table: Table, run: Run, certificate: Certificate) -> Table:

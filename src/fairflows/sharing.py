@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -29,7 +29,8 @@ from fairflows.release.release import Release
 from fairflows.report.page import Report, report_contents
 from fairflows.result import CERTIFICATE, MODEL, Run, Shared
 from fairflows.storage import load
-from fairflows.table.frames import TableLike, to_pandas
+from fairflows.table.frames import to_pandas
+from fairflows.table.linked import LinkedTables
 from fairflows.table.names import check_numbers, columns_of_own_values
 from fairflows.table.prospects import check_groups
 from fairflows.table.table import Table
@@ -46,7 +47,7 @@ N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
 
 
 def share(
-    table: Table | TableLike,
+    table: Table | Any,
     *,
     target: float | None = None,
     delta: float = 0.01,
@@ -76,7 +77,8 @@ def share(
     Parameters
     ----------
     table : Table, DataFrame, polars.DataFrame, pyarrow.Table or dict
-        All rows: a `Table`, or a frame whose roles are stated beside it.
+        All rows: a `Table`, or a frame whose roles are stated beside it; or two linked tables by their names, the one
+        with one row of each person first (`LinkedTables`).
     target : float, default=None
         Largest distance Δ between two groups, so that a guess between them is right at most (1 + Δ)/2 of the time. By
         default 0.1, or for a "tree" of a small table the first of 0.15, 0.2 and 0.3 that allows eight cells.
@@ -116,11 +118,11 @@ def share(
         Leave out adversaries and measurements of the table's worth, but no statement.
     again : Shared or path, default=None
         An earlier result, saved, or its folder, from whose cells the rows are drawn. Persons of earlier tables keep
-        their cell, so that all releases together, linked by person, tell no more than the cell does. New persons get a
-        cell by the population cut, and columns may be others. Method, target, δ and cells are those of the earlier
-        release, and nothing is attacked or measured.
+        their cell, so that all releases together, linked by person, tell no more than the cell does (proof: [Several
+        releases](proofs.md#several-releases)). New persons get a cell by the population cut, and columns may be others.
+        Method, target, δ and cells are those of the earlier release, and nothing is attacked or measured.
     **roles
-        Of a frame, the parameters of `Table`: ``share(frame, sensitive="sex", label="repaid")``.
+        The parameters of `Table`, or of `LinkedTables`, where frames are given.
 
     Returns
     -------
@@ -135,16 +137,19 @@ def share(
     ('CERTIFIED', ['cell'])
     """
     check_choice("method", method, get_args(Method))
-    table = _with_roles(table, roles)
+    table = _as_table(table, roles)
     if unit is None:
         unit = "person" if table.has_histories and most_rows is None else "row"
     check_groups(table)
-    check_numbers(table)
+    for part in table.tables:
+        check_numbers(part)
     check_record()
-    if output == "row" and (own := columns_of_own_values(table)):
+    if output == "row" and (own := dict(said for part in table.tables for said in columns_of_own_values(part).items())):
         for said in own.values():
             warn_user(said)
         table = table.without(own)
+    if again is not None and isinstance(table, LinkedTables):
+        raise DataError("again draws one table; two linked tables are not drawn again.")
     if again is not None:
         of_rows = {"output": output, "rules": rules, "find_rules": find_rules, "derive": derive, "with_score": score}
         return _shared_again(*_earlier(again), table, of_rows, about)
@@ -159,12 +164,14 @@ def share(
     release = _unfitted(table, method, target, settings)
     release.check_settings()
     say("fitting the cells and the law of rows")
-    rows = to_pandas(release.fit_transform(table))
+    released = release.fit_transform(table)
+    parents, rows = released.values() if isinstance(released, dict) else (None, to_pandas(released))
     target = release.target or (TARGETS[0] if release.plan_ is None else release.plan_.target)
     by_size = release.plan_ if release.target is None else None
     split = f"{len(table):,} rows, all of them released."
     if unit == "person":
-        split = f"{len(table):,} rows of {table.persons.n:,} persons: each person has one cell for all of their rows."
+        n_rows = len(table.rows) if isinstance(table, LinkedTables) else len(table)
+        split = f"{n_rows:,} rows of {table.persons.n:,} persons: each person has one cell for all of their rows."
     apart, told = (None, "") if quick else _measured_release(release, table, rows, random_state)
     before, after = (None, None) if apart is None else _attacked(apart, release, delta, random_state, most_rows)
     say("certifying")
@@ -197,20 +204,21 @@ def share(
     contents = report_contents(
         release, table, certificate, audit=after, before=before, usefulness=worth, split=f"{split}{told}"
     )
-    return _result(release, table, rows, certificate, contents, worth, after, before)
+    return _result(release, table, rows, certificate, contents, worth, after, before, parents)
 
 
-def _with_roles(table: Table | TableLike, roles: dict[str, Any]) -> Table:
-    """Return the table itself, or that of a frame with its roles."""
+def _as_table(data: Any, roles: Mapping[str, Any]) -> Table:
+    """Return the table of frames with their roles; two linked tables come as a dict of frames."""
     if unknown := [name for name in roles if name not in signature(Table).parameters or name == "data"]:
         raise TypeError(f"share() got an unexpected keyword argument {unknown[0]!r}")
-    if isinstance(table, Table):
+    if isinstance(data, Table):
         if roles:
-            raise DataError(f"A Table has roles of its own: leave out {', '.join(roles)}.")
-        return table
+            raise DataError(f"A Table has its roles already; got {next(iter(roles))}=... beside it.")
+        return data
     if "sensitive" not in roles:
         raise DataError("A frame is shared with its roles: name the sensitive column (sensitive=...), or make a Table.")
-    return Table(table, **roles)
+    is_linked = isinstance(data, Mapping) and all(np.ndim(part) == 2 for part in data.values())
+    return LinkedTables(data, **roles) if is_linked else Table(data, **roles)
 
 
 def _earlier(again: Shared | str | Path) -> tuple[Release, Certificate]:
@@ -257,6 +265,7 @@ def _result(
     worth: Usefulness | None = None,
     after: Audit | None = None,
     before: Audit | None = None,
+    parents: pd.DataFrame | None = None,
 ) -> Shared:
     """Return the result, its rows in random order."""
     shuffled = rows
@@ -265,7 +274,9 @@ def _result(
         shuffled = rows.iloc[order].reset_index(drop=True)
     seen = ReleasedRows.of(table.X, table.persons, record_key())
     run = Run.of(table, release.random_state)
-    return Shared(shuffled, certificate, worth, after, before, release, Report(contents), run, seen, table.like)
+    return Shared(
+        shuffled, certificate, worth, after, before, release, Report(contents), run, seen, parents, table.like
+    )
 
 
 def _unfitted(table: Table, method: Method, target: float | None, settings: dict[str, Any]) -> Release:

@@ -5,6 +5,7 @@ import io
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import PORT
+from client import PORT
 
 from fairflows.app import guard, private_folder
 from fairflows.app.private_folder import private_folder as opened
@@ -72,9 +73,9 @@ def test_no_address_gives_a_model_or_a_key(page):
 
     found = sorted(path.removeprefix(f"/{page.token}") for path in paths(page.client.app.routes))
     assert found == [
-        "/", "/adult", "/check", "/check/{check}", "/releases", "/static", "/upload", "/{work}/cancel",
-        "/{work}/columns", "/{work}/columns", "/{work}/plan", "/{work}/progress", "/{work}/release", "/{work}/result",
-        "/{work}/sharing", "/{work}/table", "/{work}/table", "/{work}/target", "/{work}/target",
+        "/", "/adult", "/check", "/check/{check}", "/releases", "/static", "/upload", "/watch", "/watch/{result}",
+        "/{work}/cancel", "/{work}/columns", "/{work}/columns", "/{work}/plan", "/{work}/progress", "/{work}/release",
+        "/{work}/result", "/{work}/sharing", "/{work}/table", "/{work}/table", "/{work}/target", "/{work}/target",
     ]  # fmt: skip
 
 
@@ -184,6 +185,36 @@ def test_the_command_serves_the_loopback_address_and_cleans_up(tmp_path):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert list((tmp_path / "fairflows" / "app").iterdir()) == [tmp_path / "fairflows" / "app" / "lock"]
+
+
+@pytest.mark.slow
+def test_ten_gigabytes_in_chunks_are_cut_off(tmp_path):
+    """Through the real server: no more than the limit is ever written, and nothing of it is left."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "fairflows", "app", "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    port, token = re.search(r"127\.0\.0\.1:(\d+)/([\w-]+)/", process.stdout.readline()).groups()
+    block, sent, most = b"400000\r\n" + b"1" * 0x400000 + b"\r\n", 0, 0
+    folder = next(path for path in (tmp_path / "fairflows" / "app").iterdir() if path.is_dir())
+    with socket.create_connection(("127.0.0.1", int(port))) as connection:
+        head = f"POST /{token}/upload HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Name: a.csv\r\n"
+        connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        try:
+            while sent < 10 * 2**30:
+                connection.sendall(block)
+                sent += 0x400000
+                most = max([most, *(path.stat().st_size for path in folder.rglob("upload*"))])
+        except OSError:  # the server hangs up
+            pass
+    assert sent < 3 * 2**30
+    assert most < 2.1 * 2**30
+    for _ in range(100):
+        if not list(folder.rglob("upload*")):
+            break
+        time.sleep(0.1)
+    assert not list(folder.rglob("upload*"))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
 
 
 def test_the_limit_is_one(page):

@@ -185,6 +185,74 @@ def test_it_checks_a_certificate(page, tmp_path):
     assert "not a certificate" in text_of(page.get(f"/check/{where}"))
 
 
+def test_a_run_that_has_said_nothing_yet_has_no_stages():
+    from fairflows.app.running import Run
+
+    assert Run(1).to_dict()["stages"] == []
+
+
+def test_a_bug_shows_a_page_with_the_policy(page, monkeypatch):
+    monkeypatch.setattr("fairflows.app.server.recorded_releases", lambda: 1 / 0)
+    page.client._transport.raise_server_exceptions = False
+    answer = page.get("/releases")
+    assert answer.status_code == 500
+    assert "A bug in fairflows" in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_a_sensitive_number_is_cut(page):
+    rng = np.random.default_rng(0)
+    frame = people().assign(age=rng.integers(18, 90, 900), twice=lambda t: 2 * t["start"] + 1)
+    work = page.work("a.csv", as_csv(frame))
+    found = page.post(f"{work}/columns", {"role age": "sensitive"})
+    said = text_of(found)
+    assert re.search("age holds numbers with 72 different values, .* such as the median. The smallest", said)
+    assert "--groups" not in said
+    assert said.count("age holds numbers") == 1
+    assert "twice follows from other columns, and is computed anew: twice = 1 + 2 · start." in said
+    change = re.search(r'value="([^"]*)">Cut age at [\d.]+<', found.text)
+    found = page.post(f"{work}/columns", {"role age": "sensitive", "do": unescape(change[1])})
+    assert not re.search(r'value="next" disabled', found.text)
+    found = page.post(f"{work}/columns", {"role age": "sensitive", "cuts age": "35, 60"})
+    assert next(iter(page.desk.works.values())).table().groups == ["18–34", "35–59", "60–89"] or text_of(found)
+    assert page.post(f"{work}/columns", {"role age": "sensitive", "cuts age": "x"}).status_code == 400
+
+
+def test_the_best_for_the_label_is_said_before_anything_is_shared(page):
+    frame = people()
+    frame["y"] = (frame["x"] + (frame["sex"] == "f") > 0.5).astype(int)
+    work = page.work("a.csv", as_csv(frame))
+    page.post(f"{work}/columns", {"role sex": "sensitive", "role y": "label"})
+    said = [page.get(f"{work}/plan?target={target}").json() for target in (0.02, 0.3)]
+    found = [
+        float(re.search(r"any table within this target could give is right for about ([\d.]+) %", each[-1])[1])
+        for each in said
+    ]
+    assert 50 < found[0] <= found[1] < 100
+
+
+def test_it_watches_later_persons(page, tmp_path):
+    share(Table(people(), sensitive="sex", label="y"), target=0.3, quick=True).save(tmp_path / "out")
+    assert str(tmp_path / "out") in text_of(page.get("/watch"))
+    name = re.search(r"/watch/(\w+)\"", page.get("/watch").text)[1]
+    assert "Nobody was counted yet." in text_of(page.get(f"/watch/{name}"))
+    later = people(400, seed=1)
+    for day, part in (("2026-10-01", later[:200]), ("2026-10-08", later[200:])):
+        where = f"/{page.token}/upload?watch={name}&day={day}"
+        answer = page.client.post(where, content=as_csv(part), headers={"x-name": "later.csv"})
+        assert answer.status_code == 200, answer.text
+    shown = page.get(f"/watch/{name}")
+    assert "400 persons, since 2026-10-01" in text_of(shown)
+    assert shown.text.count("<polyline") == 1
+    assert (tmp_path / "out" / "watch.json").is_file()
+    assert list(page.desk.folder.iterdir()) == [], "no later file is kept"
+    where = f"/{page.token}/upload?watch={name}"
+    answer = page.client.post(where, content=b"a,b\n1,2\n", headers={"x-name": "other.csv"})
+    assert answer.status_code == 400
+    assert str(page.desk.folder) not in answer.text
+    assert page.get("/watch/0123456789abcdef").status_code == 404
+
+
 def test_the_command_needs_the_extra(monkeypatch, tmp_path):
     import sys
 

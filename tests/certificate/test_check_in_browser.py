@@ -49,6 +49,9 @@ def folders(tmp_path_factory):
     share(people(1, 2500), quick=True, target=0.4, method="cells", output="cell").save(place / "cells")
     share(several, quick=True, target=0.4, output="cell").save(place / "several")
     share(people(4, 300, most=4), quick=True, target=0.6).save(place / "panels")
+    everybody = people(5, 1000)
+    first = share(everybody.take(range(900)), quick=True, target=0.4).save(place / "first")
+    share(everybody.take(range(100, 1000)), again=first, quick=True).save(place / "again")
     share(odd_people(), quick=True, target=0.6, about=About(valid_until="2999-12-31")).save(place / "odd")
     return place
 
@@ -108,7 +111,7 @@ def test_it_agrees_with_the_command(n, browser, folders, tmp_path):
     different = []
     browser.open(folders / "odd" / "report-public.html", 1200)
     for number in range(n):
-        folder = folders / rng.choice(["rows", "cells", "several", "odd", "panels"])
+        folder = folders / rng.choice(["rows", "cells", "several", "odd", "panels", "again"])
         certificate, table = (folder / name for name in ("certificate.json", "shared.csv"))
         damaged = rng.choice([certificate, certificate, table, table, None])
         paths = {each: tmp_path / f"{number}-{each.name}" for each in (certificate, table)}
@@ -126,6 +129,24 @@ def test_it_agrees_with_the_command(n, browser, folders, tmp_path):
         counted[kind] += 1
     assert not different, f"{different}, {counted}"
     assert all(count > n / 50 for count in counted.values())
+
+
+def test_statements_that_came_later_are_not_known_and_never_checked(browser, folders):
+    """The schema in the page may have kinds of statements that its script does not know."""
+    browser.open(folders / "rows" / "report-public.html", 1200)
+    script = """const [text, about] = given, schema = JSON.parse(document.getElementById("schema").textContent);
+        const later = structuredClone(schema), c = JSON.parse(text);
+        later.$defs.Statement.properties.about.enum.push("weather");
+        later.$defs.Statement.properties.rain = { type: "number", default: 0 };
+        c.statements.push({ about, by: "barometer", distance: 0.1, met: true, rain: 0.5 });
+        return [await check(JSON.stringify(c), later), await check(text, later).then((found) => found.length)];"""
+    text = (folders / "rows" / "certificate.json").read_text("utf-8")
+    found, n_known = browser.wait_for(script, text, "weather")
+    unknown = [each for each in found if each["verdict"] == "UNKNOWN"]
+    assert [each["what"] for each in unknown] == ["bound, weather"]
+    assert len(found) == n_known + 1
+    assert not [each for each in found if each["verdict"] == "FAILED"]
+    assert "cannot be" in browser.wait_for(script, text, "another"), "which no schema has"
 
 
 def shown(browser, page, *files):
@@ -152,6 +173,18 @@ def test_a_receiver_drops_the_table_on_the_page(browser, folders, tmp_path):
     assert "failed: file. It is not the table that was certified" in lines
     other = folders / "several" / "certificate.json"
     assert shown(browser, page, table, other)[0].startswith("Do not rely on this")
+
+
+def test_the_page_asks_for_nothing(folders):
+    """The log of the network holds the page itself, and nothing else."""
+    logged = Browser(network=True)
+    try:
+        said, _ = shown(logged, folders / "rows" / "report-public.html", folders / "rows" / "shared.csv")
+        asked = [url for url in logged.requests() if not url.startswith(("data:", "chrome:"))]
+    finally:
+        logged.close()
+    assert said == "All checks passed."
+    assert asked == [(folders / "rows" / "report-public.html").as_uri()]
 
 
 @pytest.mark.parametrize(

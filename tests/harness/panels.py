@@ -17,14 +17,26 @@ class PanelKinds:
     name: str
     kinds: list[list[tuple[int, str]]]
     law: np.ndarray  # (2, n_kinds)
+    is_linked: bool = False  # whether persons stand in a table of their own, and may have no rows
 
     def table(self, kind: np.ndarray, group: np.ndarray, name: str) -> ff.Table:
         """The table of persons of these kinds and groups, whose names begin with a name."""
+        if self.is_linked:
+            return self._linked_tables(kind, group, name)
         m = np.array([len(rows) for rows in self.kinds])[kind]
         who = np.repeat(np.arange(len(kind)), m)
         rows = pd.DataFrame([row for k in kind for row in self.kinds[k]], columns=["day", "value"])
         rows = rows.assign(group=np.where(group[who] == 0, "a", "b"), who=[f"{name}{i}" for i in who])
         return ff.Table(rows, sensitive="group", identifier="who", time="day")
+
+    def _linked_tables(self, kind: np.ndarray, group: np.ndarray, name: str) -> ff.LinkedTables:
+        """The same persons in a table of their own, with a column that half of the kinds share; the rows beside it."""
+        names = np.array([f"{name}{i}" for i in range(len(kind))])
+        own = pd.DataFrame({"who": names, "ward": np.where(kind % 2, "x", "y"), "group": np.where(group, "b", "a")})
+        m = np.array([len(rows) for rows in self.kinds])[kind]
+        rows = pd.DataFrame([row for k in kind for row in self.kinds[k]], columns=["day", "value"])
+        tables = {"persons": own, "rows": rows.assign(who=np.repeat(names, m))}
+        return ff.LinkedTables(tables, sensitive="group", identifier="who", time="day")
 
     def draw(self, rng: np.random.Generator, n: int, name: str) -> ff.Table:
         """The table of random persons, half of each group."""
@@ -47,6 +59,9 @@ def _made() -> list[PanelKinds]:
         PanelKinds("number of rows", few, np.array([[0.5, 0.2, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.2, 0.5]])),
         PanelKinds("order", orders, np.stack([w / w.sum() for w in (np.arange(1.0, 10), np.arange(9.0, 0, -1))])),
         PanelKinds("gaps in time", gaps, np.stack([w / w.sum() for w in (2.0 ** np.arange(8), 2.0 ** -np.arange(8))])),
+        PanelKinds(
+            "rows or none", [[], *few[:4]], np.array([[0.5, 0.2, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.2, 0.5]]), True
+        ),
         PanelKinds("mixed", mixed, np.stack([tilted / tilted.sum(), tilted[::-1] / tilted.sum()])),
     ]
 

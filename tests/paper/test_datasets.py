@@ -15,7 +15,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, DataWarning, load_adult
-from fairflows.paper import datasets
+from fairflows.paper import datasets, folktables
 
 # Table 3 of the paper: size, then P(a=1), P(y=1|a=0), P(y=1|a=1), P(y=1) in percent, for train, validation, test.
 TABLE_3 = {
@@ -233,14 +233,49 @@ def test_nist_from_a_small_file(folder, any_content):
     assert datasets.load_nist("RAC1P").X["SEX"].tolist() == ["1", "2"]
 
 
+@pytest.mark.parametrize(
+    ("load", "file", "label"),
+    [
+        (folktables.load_acs_income, "acsincome-2018-ca-mi.parquet", "PINCP"),
+        (folktables.load_acs_public_coverage, "acspubliccoverage-2018-ca-mi.parquet", "PUBCOV"),
+    ],
+)
+def test_tasks_of_folktables_from_a_small_file(folder, monkeypatch, load, file, label):
+    for name in ("ACS_INCOME", "ACS_COVERAGE"):
+        monkeypatch.setattr(folktables, name, replace(getattr(datasets, name), sha256=()))
+    monkeypatch.setattr(folktables, "_N_CALIFORNIA", 3)
+    rows = pd.DataFrame({"AGEP": [20, 30, 40, 50, 60], "SEX": [0, 1, 0, 1, 0], "ST": [0, 0, 0, 20, 20]})
+    rows.assign(MAR=[0, 4, 0, 4, 0], **{label: [0, 1, 1, 1, 0]}).to_parquet(folder / file)
+    both, california, michigan = load(), load("CA"), load("MI")
+    assert (len(both), california.y.tolist(), michigan.a.tolist()) == (5, [0, 1, 1], [1, 0])
+    assert (both.X["AGEP"].dtype, both.X["MAR"].dtype) == (np.int64, "category"), "a code is a category, an age is not"
+    assert not {"SEX", label} & set(both.X)
+    with pytest.raises(ValueError, match=r"state must be .*'CA'.*'MI'.*got 'NY'"):
+        load("NY")
+
+
 def test_files_of_the_survey(data_folder):
+    income, coverage = folktables.load_acs_income("CA"), folktables.load_acs_public_coverage()
+    assert (income.X.shape, round(income.y.mean(), 4), income.group_names[1]) == ((195_665, 9), 0.4106, "female")
+    rates = income.y.groupby(income.a.to_numpy()).mean().round(3).tolist()
+    assert rates == [0.466, 0.349], "men earn more than 50,000 dollars more often"
+    assert coverage.X.shape == (174_178, 18)
+    assert (coverage.X["FER"].astype(int) > 0)[(coverage.a == 0).to_numpy()].sum() == 0, "men gave no birth"
     acs, nist = datasets.load_acs(), datasets.load_nist()
     assert (len(acs), acs.X["OCCP"].nunique(), round(acs.y.mean(), 3)) == (295_051, 529, 0.397)
     assert (nist.X.shape, nist.a.value_counts().to_dict()) == ((27_253, 23), {"2": 14_030, "1": 13_223})
 
 
 @pytest.mark.parametrize(
-    "load", [datasets.load_acs, datasets.load_nist, datasets.load_health, datasets.load_law_school]
+    "load",
+    [
+        datasets.load_acs,
+        datasets.load_nist,
+        datasets.load_health,
+        datasets.load_law_school,
+        folktables.load_acs_income,
+        folktables.load_acs_public_coverage,
+    ],
 )
 def test_a_file_that_is_not_there(folder, load):
     with pytest.raises(
@@ -283,6 +318,8 @@ def test_crime_as_its_publisher_serves_it(tables, data_folder, folder):
         (datasets.load_law_school, "lawschool.csv"),
         (datasets.load_acs, "acs-income-2018-holdout.parquet"),
         (datasets.load_nist, "national2019.csv"),
+        (folktables.load_acs_income, "acsincome-2018-ca-mi.parquet"),
+        (folktables.load_acs_public_coverage, "acspubliccoverage-2018-ca-mi.parquet"),
     ],
 )
 def test_wrong_checksum(folder, load, file):

@@ -198,6 +198,23 @@ def test_no_row_and_no_panel_of_one_person_is_drawn():
     assert shared & set(found), "panels that several persons have are drawn"
 
 
+def test_no_panel_of_one_person_is_drawn_in_another_order_of_rows_of_one_time():
+    rng, n = np.random.default_rng(1), 300
+    rows = pd.DataFrame({"who": np.repeat(np.arange(n), 3), "x": rng.integers(0, 6, 3 * n), "t": [0, 0, 1] * n})
+    roles = {"sensitive": "sex", "identifier": "who", "time": "t"}
+    panels = Panels.of(ff.Table(rows.assign(sex=np.where(rows["who"] % 2, "f", "m")), **roles))
+    texts = rows.sort_values(["who", "t", "x"]).astype(str).groupby("who")["x"].agg("".join)
+    own = set(texts.value_counts()[lambda k: k == 1].index)
+    assert len(own) > 20
+    drawn = PanelLaw.fit(panels, np.zeros(n, int), 1).sample(np.zeros(3000, int), rng)
+    drawn = drawn[drawn.groupby("person")["t"].transform("size") == 3].sort_values(["person", "t", "x"])
+    of_persons = drawn.astype(str).groupby("person")
+    same_times = of_persons["t"].agg("".join) == "001"
+    found = of_persons["x"].agg("".join)[same_times]
+    assert len(found) > 300
+    assert not own & set(found)
+
+
 # Persons as units.
 
 

@@ -50,6 +50,16 @@ def test_the_order_of_rows_in_the_file_does_not_count():
     assert first.fingerprint(b"key") == again.fingerprint(b"key")
 
 
+def test_rows_of_one_time_are_in_no_order_of_the_file():
+    """Saved in another order, the rows of a person had other summaries, another label and another cell."""
+    rows = ROWS.assign(year=2001)
+    first = Panels.of(table(rows))
+    for seed in range(5):
+        again = Panels.of(table(rows.iloc[np.random.default_rng(seed).permutation(len(rows))]))
+        pd.testing.assert_frame_equal(first.X, again.X.loc[first.X.index])
+        pd.testing.assert_series_equal(first.y, again.y.loc[first.y.index])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_without_a_time_the_rows_of_a_person_are_a_set(seed):
     rows = ROWS.drop(columns="year")

@@ -13,9 +13,11 @@ import pandas as pd
 
 from fairflows.app.work import Work
 from fairflows.exceptions import DataError
+from fairflows.release.derived_columns import Derived, find_derived
+from fairflows.release.drawn_columns import declared_columns
 from fairflows.release.rules import proposed_rules
 from fairflows.report.numbers import percent
-from fairflows.table.columns import has_order, infer_kind, shown
+from fairflows.table.columns import has_order, infer_kind, is_number, shown
 from fairflows.table.gaps import unlike
 from fairflows.table.names import columns_of_own_values, numbers_like_names
 from fairflows.table.prospects import check_groups, find_names, find_problems
@@ -24,9 +26,13 @@ from fairflows.table.table import Table
 _BARS = 12
 _FREQUENT = 5
 _REMEDY = re.compile(
-    r"\b(drop|identifier|keep_numbers|merge_small)=(\[.*?\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+)"
+    r"\b(drop|identifier|keep_numbers|merge_small|cuts)="
+    r"(\[.*?\]|\{.*?\}|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+)"
 )
-_IN_BRACKETS = re.compile(r"\s*\((?:drop|identifier|household|keep_numbers|merge_small|missing_\w+)=[^()]*\)")
+_IN_BRACKETS = re.compile(
+    r"\s*\((?:drop|identifier|household|keep_numbers|merge_small|cuts|missing_\w+)=[^()]*\)"
+    r"|: cuts=.*?--groups \S+(?=\.)"
+)
 
 
 @dataclass(frozen=True)
@@ -39,17 +45,22 @@ class Finding:
 
 
 def columns_of(work: Work) -> list[dict[str, Any]]:
-    """Return each column's kind, gaps, frequent values and bars, for the page."""
+    """Return each column's role, kind, gaps, frequent values and bars, for the page."""
+    found = work.once("columns", lambda: _columns(work))
+    return [column | {"role": work.roles.get(column["name"], "feature")} for column in found]
+
+
+def _columns(work: Work) -> list[dict[str, Any]]:
     found = []
     for name, column in work.frame.items():
         times = column.value_counts()
         found.append(
             {
                 "name": str(name),
-                "role": work.roles.get(str(name), "feature"),
                 "kind": infer_kind(column) if len(times) else "empty",
                 "gaps": int(column.isna().sum()),
                 "values": len(times),
+                "is number": is_number(column.dtype),
                 "frequent": [(shown(value), int(n)) for value, n in times.head(_FREQUENT).items()],
                 "bars": _bars(column, times),
             }
@@ -71,6 +82,10 @@ def _bars(column: pd.Series, times: pd.Series) -> list[float]:
 
 def findings_of(work: Work) -> tuple[list[Finding], list[str], Table | None]:
     """Return all findings, the rules that every row keeps, and the table if there can be one."""
+    return work.once("findings", lambda: _findings(work))
+
+
+def _findings(work: Work) -> tuple[list[Finding], list[str], Table | None]:
     found = list(_gaps(work))
     try:
         instead = {
@@ -87,11 +102,26 @@ def findings_of(work: Work) -> tuple[list[Finding], list[str], Table | None]:
     found += [Finding(_IN_BRACKETS.sub("", text), [_leave_out([name])]) for name, text in own.items()]
     stopping = {text for text, stops in numbers_like_names(table) if stops}
     found += [Finding(_IN_BRACKETS.sub("", text), _remedies(text), text in stopping) for text in find_problems(table)]
+    found += [
+        Finding(f"{each.column} follows from other columns, and is computed anew: {each}.") for each in _derived(table)
+    ]
     try:
         check_groups(table)
     except DataError as error:
-        found.append(Finding(str(error), stops=True))
-    return found, proposed_rules(table.X), table
+        text = _IN_BRACKETS.sub("", str(error))
+        found = [other for other in found if not text.startswith(other.text)]
+        found.append(Finding(text, _remedies(str(error)), stops=True))
+    return found, proposed_rules(_rows(table)), table
+
+
+def _derived(table: Table) -> list[Derived]:
+    """Return how columns follow from others, as a release finds them."""
+    rows, labels = _rows(table), list(table.label_columns())
+    return find_derived(rows, declared_columns(rows, labels, table.declared_kinds), table.persons.codes, labels)[1]
+
+
+def _rows(table: Table) -> pd.DataFrame:
+    return pd.concat([table.X, table.label_columns()], axis=1)
 
 
 def _gaps(work: Work) -> Iterator[Finding]:
@@ -122,6 +152,8 @@ def _remedies(text: str) -> list[tuple[str, dict[str, Any]]]:
             found.append(_leave_out(given))
         elif name == "identifier":
             found.append(_person(given))
+        elif name == "cuts":
+            found += [(f"Cut {column} at {at[0]:g}", {"cuts": given}) for column, at in given.items()]
         elif name == "keep_numbers":
             found.append((f"{', '.join(given)} is a measurement", {"roles": dict.fromkeys(given, "number")}))
         else:

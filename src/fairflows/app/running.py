@@ -58,8 +58,9 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for the page."""
-        ends = [*(begun for begun, _ in self.stages[1:]), self.seconds]
-        stages = [{"text": text, "seconds": round(end - at)} for (at, text), end in zip(self.stages, ends, strict=True)]
+        begun = list(self.stages)  # which may be none yet, and grows meanwhile
+        ends = [*(at for at, _ in begun[1:]), self.seconds]
+        stages = [{"text": text, "seconds": round(end - at)} for (at, text), end in zip(begun, ends, strict=False)]
         return {"state": self.state, "stages": stages, "part": self.part, "error": self.error}
 
     def _run(self, work: Callable[[], Shared]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import shutil
 import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Mapping
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -25,14 +27,18 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from fairflows.app import findings, outlook
-from fairflows.app.guard import Guard
+from fairflows.app.guard import HEADERS, Guard
 from fairflows.app.private_folder import private_folder, receive
 from fairflows.app.work import ROLES, Work, adult
 from fairflows.certificate.about import About
 from fairflows.certificate.check import check
 from fairflows.certificate.releases import recorded_releases
 from fairflows.exceptions import DataError
+from fairflows.result import MODEL, open_watch, read_run, watch_persons
+from fairflows.storage import load
 from fairflows.table.reading import TextFormat
+from fairflows.watching.watch import Watch
+from fairflows.watching.watch_words import lines
 
 _MOST_FORM_BYTES = 2**22
 _LONGEST_UPLOAD = 600  # seconds
@@ -47,11 +53,28 @@ class Desk:
         self.folder = folder
         self.works: dict[str, Work] = {}
         self.checks: dict[str, dict[str, tuple[str, Path]]] = {}  # the certificate and the table: name and place
+        self._watching = threading.Lock()
 
     def add(self, work: Work) -> Work:
         """Take another table."""
         self.works[work.id] = work
         return work
+
+    def results(self) -> dict[str, Path]:
+        """Return the folders of recorded releases, latest first, by names of our own for the address."""
+        folders = dict.fromkeys(Path(release["file"]).parent for release in recorded_releases())
+        return {sha256(bytes(folder)).hexdigest()[:16]: folder for folder in folders if (folder / MODEL).is_dir()}
+
+    def watched(self, name: str, later: Path | None = None, day: str | None = None) -> tuple[Path, Watch]:
+        """Return a folder with its watch, after the persons of a later file were counted, if there is one."""
+        folder = self.results().get(name)
+        if folder is None:
+            raise HTTPException(404, "There is no such release on this machine.")
+        model = load(folder / MODEL)
+        if later is None:
+            return folder, open_watch(folder, model)
+        with self._watching:
+            return folder, watch_persons(folder, model, read_run(folder).later_persons(later, model), day)
 
 
 def make_app(desk: Desk, token: str, port: int) -> Starlette:
@@ -71,7 +94,7 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
         return RedirectResponse(f"/{token}/{work.id}/{screen}", 303)
 
     def screen(name: str, contents: Callable[[Work, Request], dict[str, Any]]) -> Route:
-        """Make the route of a screen; an error in the table leads back to the first screen that can mend it."""
+        """Make the route of a screen; where the table has an error, a page says so."""
 
         def endpoint(request: Request) -> Response:
             work = work_of(request)
@@ -109,6 +132,14 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
             kind = "certificate" if path.suffix == ".json" else "table"
             desk.checks.setdefault(checked, {})[kind] = (name, path)
             return JSONResponse({"next": f"/{token}/check/{checked}"})
+        if (result := request.query_params.get("watch")) is not None:
+            try:
+                await run_in_threadpool(desk.watched, result, path, request.query_params.get("day") or None)
+            except DataError as error:
+                return JSONResponse({"error": str(error).replace(str(path), name)}, 400)
+            finally:
+                shutil.rmtree(path.parent)
+            return JSONResponse({"next": f"/{token}/watch/{result}"})
         if path.suffix == ".json":
             return JSONResponse({"error": "A certificate is checked on the page Check."}, 400)
         work = desk.add(Work(path, name))
@@ -133,6 +164,17 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
                 values["error"] = str(error)
         return show(request, "check", **values)
 
+    def watch_screen(request: Request) -> Response:
+        result = request.path_params.get("result")
+        values: dict[str, Any] = {"result": result, "folder": None, "lines": [], "curve": None}
+        if result is not None:
+            try:
+                values["folder"], watched = desk.watched(result)
+                values |= {"lines": lines(watched), "curve": outlook.curve(watched)}
+            except DataError as error:
+                values["error"] = str(error)
+        return show(request, "watch", results=desk.results(), **values)
+
     def releases(request: Request) -> Response:
         return show(request, "releases", releases=recorded_releases())
 
@@ -142,7 +184,9 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
 
     def plan(request: Request) -> Response:
         work, target = work_of(request), _number(request.query_params.get("target", ""), 0.02, 0.3)
-        return JSONResponse(outlook.outlook(work.table(), target))
+        label = next(iter(work.named("label")), None)
+        best = {} if label is None else work.once("best", lambda: outlook.of_label(work.table(), label))
+        return JSONResponse([*outlook.outlook(work.table(), target), *filter(None, [best.get(round(target, 2))])])
 
     routes = [
         Mount("/static", StaticFiles(packages=[("fairflows.app", "static")])),
@@ -151,6 +195,8 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
         Route("/upload", upload, methods=["POST"]),
         Route("/check", new_check),
         Route("/check/{check}", check_screen),
+        Route("/watch", watch_screen),
+        Route("/watch/{result}", watch_screen),
         Route("/releases", releases),
         screen("table", lambda work, _: _table_screen(work)),
         posted("table", _read_again),
@@ -170,11 +216,12 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
     async def failed(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         said = error.detail if isinstance(error, HTTPException) else "A bug in fairflows, please report it."
-        return show(request, "stopped", None, status, error=said)
+        answer = show(request, "stopped", None, status, error=said)
+        answer.headers.update(HEADERS)
+        return answer
 
-    return Starlette(
-        routes=[Mount(f"/{token}", routes=routes)], middleware=[guard], exception_handlers={HTTPException: failed}
-    )
+    handlers: Any = dict.fromkeys((HTTPException, Exception), failed)
+    return Starlette(routes=[Mount(f"/{token}", routes=routes)], middleware=[guard], exception_handlers=handlers)
 
 
 def serve(file: Path | None, *, port: int = 0, browser: bool = True, say: Callable[[str], None] = print) -> None:
@@ -203,9 +250,11 @@ def serve(file: Path | None, *, port: int = 0, browser: bool = True, say: Callab
 def _table_screen(work: Work) -> dict[str, Any]:
     try:
         frame = work.frame
-        return {"frame": frame.head(_SAMPLE_LINES).astype(object).fillna(""), "n": len(frame), "notes": work.notes}
+        lines = frame.head(_SAMPLE_LINES).astype(object).fillna("")
+        return {"frame": lines, "n": len(frame), "notes": work.notes}
     except DataError as error:
-        return {"frame": None, "n": 0, "notes": [], "error": str(error)}
+        said = str(error).replace(str(work.path), work.name)
+        return {"frame": None, "n": 0, "notes": [], "error": said}
 
 
 def _read_again(work: Work, form: Mapping[str, str]) -> str:
@@ -238,7 +287,9 @@ def _change_columns(work: Work, form: Mapping[str, str]) -> str:
     if "rules found" in form:
         shown, kept = (set(json.loads(form["rules found"])), {n[5:] for n in form if n.startswith("rule ")})
         settings["not_kept"] = shown - kept
-    allowed = {"missing_group", "missing_label", "merge_small"}
+    cuts = {name: _numbers(text, name) for name in names if (text := form.get(f"cuts {name}", "").strip())}
+    changes["cuts"] = cuts | changes.get("cuts", {})
+    allowed = {"missing_group", "missing_label", "merge_small", "cuts"}
     work.changed(**settings, **{name: value for name, value in changes.items() if name in allowed})
     return "target" if form.get("do") == "next" else "columns"
 
@@ -299,6 +350,13 @@ def _number(text: str, low: float, high: float) -> float:
     if not low <= value <= high:
         raise DataError(f"The target must be a number from {low} to {high}; got {text[:20]!r}.")
     return value
+
+
+def _numbers(text: str, name: str) -> list[float]:
+    try:
+        return [float(part) for part in text.replace(";", ",").split(",")]
+    except ValueError:
+        raise DataError(f"The cuts of {name} must be numbers with commas between them; got {text[:40]!r}.") from None
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pandas as pd
 
@@ -19,7 +19,7 @@ from fairflows.exceptions import DataError, DataWarning
 from fairflows.result import Shared
 from fairflows.sharing import share
 from fairflows.table.examples import load_adult
-from fairflows.table.reading import TextFormat, kind_of, read_frame
+from fairflows.table.reading import TextFormat, kind_of, read_with_formats
 from fairflows.table.table import Table
 
 ROLES = {
@@ -34,6 +34,7 @@ ROLES = {
 }
 """The roles of a column, and their names on the page."""
 
+T = TypeVar("T")
 _one_notes = threading.Lock()  # warnings are recorded for the whole process
 
 
@@ -49,6 +50,7 @@ class Work:
     missing_group: Literal["error", "drop", "group"] = "error"
     missing_label: Literal["error", "drop", "keep"] = "error"
     merge_small: int = 0
+    cuts: dict[str, list[float]] = field(default_factory=dict)  # of sensitive columns of numbers
     not_kept: set[str] = field(default_factory=set)  # rules that were found, and are not asked of shared rows
     target: float | None = None
     quick: bool = False
@@ -56,7 +58,8 @@ class Work:
     released: Path | None = None
     notes: list[str] = field(default_factory=list)  # warnings of the last reading, or of the release
     lock: threading.RLock = field(default_factory=threading.RLock)
-    _read: tuple[object, pd.DataFrame] | None = None
+    _read: tuple[object, tuple[pd.DataFrame, dict[str, str]]] | None = None
+    _found: dict[str, tuple[str, Any]] = field(default_factory=dict)
 
     @property
     def kind(self) -> Literal["csv", "excel", "parquet"]:
@@ -66,13 +69,16 @@ class Work:
     @property
     def frame(self) -> pd.DataFrame:
         """All columns of the file, as it is read now."""
+        return self._frame_and_formats()[0]
+
+    def _frame_and_formats(self) -> tuple[pd.DataFrame, dict[str, str]]:
         person = next(iter(self.named("person")), None)
         how = (self.text_format, person)
         with self.lock:
             if self._read is None or self._read[0] != how:
                 given = self.text_format if self.kind == "csv" else None
                 with self._noting():
-                    self._read = how, read_frame(self.path, identifier=person, text_format=given)
+                    self._read = how, read_with_formats(self.path, identifier=person, text_format=given)
             return self._read[1]
 
     def named(self, role: str) -> list[str]:
@@ -110,6 +116,7 @@ class Work:
             "time": one["time"],
             "keep_numbers": self.named("number"),
             "drop": self.named("out"),
+            "cuts": {name: self.cuts[name] for name in sensitive if name in self.cuts},
             "merge_small": self.merge_small,
             "missing_group": self.missing_group,
             "missing_label": self.missing_label,
@@ -118,16 +125,32 @@ class Work:
 
     def table(self, **instead: Any) -> Table:
         """Return the table as it is to be shared."""
-        return Table(self.frame, **(self.settings() | instead))
+        frame, formats = self._frame_and_formats()
+        table = Table(frame, **(self.settings() | instead))
+        table.time_formats = formats
+        return table
+
+    def once(self, name: str, find: Callable[[], T]) -> T:
+        """Return what was found about the table; it is found anew when its settings have changed."""
+        settings = repr((self.text_format, self.roles, self.settings() if self.named("sensitive") else None))
+        with self.lock:
+            if name not in self._found or self._found[name][0] != settings:
+                self._found[name] = settings, find()
+            found: T = self._found[name][1]
+            return found
 
     def begin(self, rules: list[str]) -> None:
-        """Start to share the table, if that was not started before."""
+        """Start to share the table, if that was not started before; rules that were found are kept unless some are not.
+
+        Without a choice of rules the job is that of the command.
+        """
         with self.lock:
             if self.run is not None and self.run.state != "failed":
                 return
             table, target, quick = self.table(), self.target, self.quick
             self.run = Run(1 if self.run is None else self.run.number + 1)
-            self.run.start(lambda: share(table, target=target, rules=rules, find_rules=False, quick=quick))
+            chosen: dict[str, Any] = {"rules": rules, "find_rules": False} if self.not_kept else {}
+            self.run.start(lambda: share(table, target=target, quick=quick, **chosen))
 
     @contextmanager
     def _noting(self) -> Iterator[None]:

@@ -340,6 +340,10 @@ class AttackedRelease:
         places["test"] = tested[np.sort(some)]
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
         group = {part: table.group_numbers(groups) for part, table in tables.items()}
+        if train.grouping.is_uncut:  # adversaries tell the halves apart
+            names = np.array(groups)
+            group = {part: train.grouping.half_of(names[number]).astype(np.int64) for part, number in group.items()}
+            groups = list(train.grouping.halves)
         for part, number in group.items():
             sizes = np.bincount(number, minlength=len(groups))
             if sizes.min() == 0:

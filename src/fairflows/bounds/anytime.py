@@ -58,6 +58,8 @@ def log_e_law(blocks: ArrayLike, counts: ArrayLike, levels: ArrayLike) -> float:
     averaged over w in {2, 8, 32, 128, 512} and over divisions of the cells (the ancestors at each depth), then
     multiplied and averaged over groups, the mean of both. The order in which persons came does not count.
 
+    Proof: [Watching](proofs.md#watching).
+
     Parameters
     ----------
     blocks : array-like of int of shape (K, k)
@@ -95,6 +97,8 @@ class GapSums:
 
     Batch i has n_a, n_b persons of a pair of groups, and the weight w = n_a n_b/(n_a + n_b). d_i are the cells in which
     the rate of a among *earlier* batches exceeds that of b; X_i is the rate of d_i in a minus that in b.
+
+    Proof: [Watching](proofs.md#watching).
     """
 
     S: FloatArray  # (pairs, L): Σ w X, for each division of the cells

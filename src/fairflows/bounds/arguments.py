@@ -34,6 +34,8 @@ def delta_of_look(delta: float, look: int) -> float:
     The shares of all looks, however many come, add up to δ. The first one spends 0.61 δ; a look that is known to
     be the only one may spend all of it.
 
+    Proof: [Counted persons](proofs.md#counted-persons).
+
     Examples
     --------
     >>> [round(delta_of_look(0.05, look), 4) for look in (1, 2, 3)]

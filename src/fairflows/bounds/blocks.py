@@ -13,6 +13,7 @@ independently for each group. So a bound on their distance follows from the inte
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -28,7 +29,7 @@ IntArray = NDArray[np.int64]
 MONTE_CARLO_ERROR = 1e-6
 """The probability that the order statistic of the draws lies below the quantile that it stands for."""
 
-_FEWEST_DRAWS = 20_000
+FEWEST_DRAWS = 20_000
 _DRAWS_ABOVE = 500  # the mean number of draws above the quantile, where that takes no more numbers than the next line
 _NUMBERS = 10_000_000
 _NUMBERS_AT_ONCE = 2_000_000
@@ -45,6 +46,8 @@ def blocks_upper_bound(blocks: ArrayLike, delta: float) -> float:
     With probability at least 1 - δ over the persons at whom the tree was cut, every classifier on the leaf of a fresh
     person has a demographic parity distance of at most U. The quantile is an order statistic of gamma draws with a
     fixed seed, moved up so that Monte-Carlo error makes it too small with a probability of at most 10⁻⁶.
+
+    Proof: [Dirichlet blocks](proofs.md#dirichlet-blocks).
 
     Parameters
     ----------
@@ -80,10 +83,18 @@ def _quantile(blocks_bytes: bytes, shape: tuple[int, int], delta: float) -> floa
     blocks = np.frombuffer(blocks_bytes, dtype=np.int64).reshape(shape)
     if blocks.shape[1] == 1:
         return 0.0
-    n_draws = max(_FEWEST_DRAWS, min(math.ceil(_DRAWS_ABOVE / delta), _NUMBERS // blocks.size))
-    distances = np.sort(_drawn_distances(blocks, n_draws))
-    place = int(binom.isf(MONTE_CARLO_ERROR, n_draws, 1 - delta))
-    return float(distances[place]) if place < n_draws else 1.0
+    return upper_quantile(_drawn_distances(blocks, draws_for(blocks.size, delta)), delta)
+
+
+def draws_for(n_numbers: int, delta: float) -> int:
+    """Return how many draws of so many numbers each a quantile at 1 - δ takes."""
+    return max(FEWEST_DRAWS, min(math.ceil(_DRAWS_ABOVE / delta), _NUMBERS // n_numbers))
+
+
+def upper_quantile(drawn: Float[FloatArray, " n"], delta: float) -> float:
+    """Return the order statistic that stands for the quantile at 1 - δ, moved up for Monte-Carlo error."""
+    place = int(binom.isf(MONTE_CARLO_ERROR, len(drawn), 1 - delta))
+    return float(np.sort(drawn)[place]) if place < len(drawn) else 1.0
 
 
 def blocks_p_value(blocks: ArrayLike, counts: ArrayLike) -> float:
@@ -92,6 +103,8 @@ def blocks_p_value(blocks: ArrayLike, counts: ArrayLike) -> float:
     If the true probabilities of the leaves have the law of the blocks, the counts of fresh persons are
     Dirichlet-multinomial. The p-value is the probability of an observed distance as large as theirs, one-sided and
     doubled.
+
+    Proof: [Dirichlet blocks](proofs.md#dirichlet-blocks).
 
     Parameters
     ----------
@@ -115,9 +128,9 @@ def blocks_p_value(blocks: ArrayLike, counts: ArrayLike) -> float:
     if not sizes.all():
         return 1.0
     observed = float(_largest_distance(counts[None] / sizes[:, None])[0])
-    drawn = _drawn_distances(blocks, _FEWEST_DRAWS, sizes)
+    drawn = _drawn_distances(blocks, FEWEST_DRAWS, sizes)
     at_least = int((drawn >= observed - 1e-12).sum())
-    return min(1.0, 2 * (1 + at_least) / (1 + _FEWEST_DRAWS))
+    return min(1.0, 2 * (1 + at_least) / (1 + FEWEST_DRAWS))
 
 
 def even_blocks(n_persons: int, n_cells: int) -> Int[IntArray, " {n_cells}"]:
@@ -171,14 +184,20 @@ def _drawn_distances(
     blocks: Int[IntArray, "K k"], n_draws: int, sizes: Int[IntArray, " K"] | None = None
 ) -> Float[FloatArray, " {n_draws}"]:
     """Draw the largest distance between two groups, of true probabilities or of counts of `sizes` fresh persons."""
-    generator, most, found = np.random.default_rng(_SEED), max(1, _NUMBERS_AT_ONCE // blocks.size), []
+    return np.concatenate([_largest_distance(drawn) for drawn in drawn_masses(blocks, n_draws, sizes)])
+
+
+def drawn_masses(
+    blocks: Int[IntArray, "K k"], n_draws: int, sizes: Int[IntArray, " K"] | None = None
+) -> Iterator[Float[FloatArray, "_ K k"]]:
+    """Yield draws of the leaves' true probabilities, or of the shares of `sizes` fresh persons in them."""
+    generator, most = np.random.default_rng(_SEED), max(1, _NUMBERS_AT_ONCE // blocks.size)
     for start in range(0, n_draws, most):
         drawn = generator.standard_gamma(blocks, size=(min(most, n_draws - start), *blocks.shape))
         drawn /= drawn.sum(axis=-1, keepdims=True)
         if sizes is not None:
             drawn = generator.multinomial(sizes, drawn) / sizes[:, None]
-        found.append(_largest_distance(drawn))
-    return np.concatenate(found)
+        yield drawn
 
 
 def _largest_distance(p: Float[FloatArray, "n K k"]) -> Float[FloatArray, " n"]:

@@ -96,6 +96,8 @@ def cell_upper_bound(counts: ArrayLike, delta: float) -> Float[FloatArray, "*tab
     max TV + sqrt(½ log(1/δ) Σ_a 1/n_a), whichever has the smaller radius for these group sizes (the choice does not
     look at the cells).
 
+    Proof: [Counted persons](proofs.md#counted-persons).
+
     Parameters
     ----------
     counts : array-like of shape (..., K, k)
@@ -197,6 +199,8 @@ def merged_distance(counts: ArrayLike, merged: ArrayLike) -> Float[FloatArray, "
 
 def merged_upper_bound(counts: ArrayLike, merged: ArrayLike, delta: float) -> Float[FloatArray, "*tables"] | float:
     """Return `cell_upper_bound` from counts with merged cells: an upper bound on the true statistical distance.
+
+    Proof: [Counted persons](proofs.md#counted-persons).
 
     Parameters
     ----------

@@ -33,6 +33,8 @@ def attack_lower_bound(
     The same bound on real rows of group a against samples of p̂_a is a lower bound on TV(p̂_a, p_a): how wrong the
     density is at least.
 
+    Proof: [Attacks](proofs.md#attacks).
+
     Parameters
     ----------
     k : array-like of shape (..., K)

@@ -41,6 +41,8 @@ def betting_upper_bound(x: ArrayLike, delta: float) -> Float[FloatArray, "*sampl
     give a width of order 1/N. Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting",
     JRSS B 86 (2024).
 
+    Proof: [Betting](proofs.md#betting).
+
     Parameters
     ----------
     x : array-like of shape (..., N)
@@ -158,6 +160,8 @@ def statistical_distance_upper_bound(log_densities: ArrayLike, delta: float) -> 
     The betting bound on `distance_terms`; for K > 2 groups on the worst pair, each pair at δ / (K choose 2). The number
     of draws N must be fixed before drawing, the draws be fresh (never those of training), and to report the best of m
     models takes δ/m or new draws after choosing.
+
+    Proof: [Betting](proofs.md#betting).
 
     Parameters
     ----------

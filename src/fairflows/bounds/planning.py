@@ -47,6 +47,7 @@ class CellPlan:
     n_cells: int  # of equal size; a tree whose cells differ in size may have more
     known_half: float  # the 95 % point of Δ(½)
     population: float | None  # the bound on persons to come; None with too few persons for it
+    ranks: float | None = None  # of an attribute that is not cut: the bound on the correlation with its rank
 
 
 def plan_cells(

@@ -37,6 +37,8 @@ def table_distance(counts: ArrayLike) -> float:
     Δ_file, and its balanced accuracy at telling two groups apart is at most (1 + Δ_file)/2. Both are attained. Rows
     that are drawn from cells, by one law for all groups, tell no more on average.
 
+    Proof: [This table](proofs.md#this-table), [Rows drawn from a cell](proofs.md#rows-drawn-from-a-cell).
+
     Parameters
     ----------
     counts : array-like of shape (K, k)
@@ -88,6 +90,8 @@ def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike |
     the terms' Hermite expansion, and its quantiles are those of Cornish and Fisher for its skewness. Of several groups
     both numbers are about the largest distance of a pair, whose law is that of independent pairs. Simulations exceed
     the 95 % point at most one time in twenty, whether cells are matched or not.
+
+    Argument: [Half of the table known](proofs.md#half-of-the-table-known).
 
     Parameters
     ----------

@@ -65,10 +65,10 @@ class Certificate:
     ----------
     status : {"CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"}
         REFUTED: new persons contradict the law of blocks. Else CERTIFIED: the statement about the table is within the
-        target, and so is that about all releases together, if there is one; or without a table, the bound on the true
-        distribution of a random row. Else REFUTED: the attack reached more than the model-based bound allows. Else
-        MODEL_ONLY: the model-based bound is within the target. Else NOT_MET. Without a target a bound below 1 counts as
-        within it.
+        target, and so are those about its ranks and about all releases together, if there are some; or without a table,
+        the bound on the true distribution of a random row. Else REFUTED: the attack reached more than the model-based
+        bound allows. Else MODEL_ONLY: the model-based bound is within the target. Else NOT_MET. Without a target a
+        bound below 1 counts as within it.
     statements : tuple of Statement
         What is stated, each with its own probability of error. All of them hold together except with probability of
         the sum.
@@ -127,6 +127,9 @@ class Certificate:
         SHA-256 of each file that was released with the certificate, by the file's name.
     contents : Contents or None
         The contents of the shared table: its digest is that of every file with the same rows, in any order and form.
+    parents : Contents or None
+        Of two linked tables the contents of the one with one row of each person. Then `columns` and `contents` are
+        those of the other one.
     counted_file : str
         The one of these files whose rows are the cells of exactly the persons that were counted, so that its own
         histogram is the sum of their counts over the groups; empty where none is.
@@ -165,6 +168,7 @@ class Certificate:
     releases: Annotated[int, Meta(ge=0)] = 0
     released_files: dict[str, str] = field(default_factory=dict)
     contents: Contents | None = None
+    parents: Contents | None = None
     counted_file: str = ""
     seal: str = ""
     unchecked: bool = field(default=False, compare=False)
@@ -175,6 +179,11 @@ class Certificate:
         """Return the statement with these attributes (`Statement`), or None."""
         wanted = (about, law, given, group)
         return next((s for s in self.statements if (s.about, s.law, s.given, s.group) == wanted), None)
+
+    def of_parents(self) -> Certificate:
+        """Return the certificate of two linked tables as that of the one with one row of each person alone."""
+        assert self.parents is not None
+        return replace(self, contents=self.parents, columns=tuple(self.parents.kinds), parents=None)
 
     @property
     def headline(self) -> Statement | None:
@@ -201,6 +210,11 @@ class Certificate:
     def cell_odds_upper(self) -> dict[str, float]:
         """The same within each label, all labels at once: bounds the equalized-odds gap of every classifier."""
         return {s.given: s.distance for s in self.statements if s.about == "population" and s.given is not None}
+
+    @property
+    def rank_upper(self) -> float | None:
+        """Bound on the correlation of anything that is released with the rank of an attribute that is not cut."""
+        return _distance(self.find("population rank"))
 
     @property
     def model_upper(self) -> float | None:
@@ -305,8 +319,8 @@ class Certificate:
     @property
     def covers_population(self) -> bool:
         """Whether the bound on persons to come is within the target."""
-        population = self.find("population")
-        return population is not None and population.is_within
+        population, rank = self.find("population"), self.find("population rank")
+        return population is not None and population.is_within and (rank is None or rank.is_within)
 
     @property
     def meets_target(self) -> bool:
@@ -320,8 +334,9 @@ class Certificate:
 
     @property
     def attribute(self) -> str:
-        """The sensitive columns as a text."""
-        return " and ".join(self.sensitive)
+        """The sensitive columns as a text; of one that is not cut, with the two groups above and below its median."""
+        column = " and ".join(self.sensitive)
+        return column if self.find("table rank") is None else f"{column} ({' or '.join(self.n)})"
 
     def plot(self, before: float | None = None, ax: Axes | None = None) -> Axes:
         """Draw the bounds on one scale: of the attack, of the model, the certified one, and the target.
@@ -365,10 +380,10 @@ def status_of(statements: Iterable[Statement], target: float | None = None) -> S
     judged = {s.about: s.judged(target) for s in statements if (s.law, s.given, s.group) == of_row}
     tested, attack, model = judged.get("new persons"), judged.get("attack"), judged.get("model")
     headline = judged.get("table") or judged.get("population")
-    is_together_within = "together" not in judged or judged["together"].is_within
+    others_are_within = all(judged[about].is_within for about in ("together", "table rank") if about in judged)
     if tested is not None and tested.contradicts:
         return "REFUTED"
-    if headline is not None and headline.is_within and is_together_within:
+    if headline is not None and headline.is_within and others_are_within:
         return "CERTIFIED"
     if attack is not None and model is not None and attack.distance > model.distance:
         return "REFUTED"

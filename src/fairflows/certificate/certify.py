@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairflows import __version__
+from fairflows.bounds.ages import halves, rank_p_value, spread_within
 from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_draws, delta_of_look
 from fairflows.bounds.blocks import blocks_p_value
 from fairflows.bounds.cells import exact_statistical_distance, has_few_persons
@@ -31,6 +32,8 @@ from fairflows.certificate.statements import (
     Statement,
     blocks_statement,
     held_out_statement,
+    narrow_blocks_statements,
+    table_rank_statement,
     table_statement,
     undisclosed_statement,
 )
@@ -204,12 +207,18 @@ class Case:
         self.about, self.released = about or About(), released_by(traits)
         self.labels = released_labels(rows) if with_labels else ()
         self.known_groups = list(model.groups_) or rows.groups
-        self.groups = list(map(str, self.known_groups))
+        self.uncut = rows.grouping if rows.grouping.is_uncut else None
+        self.groups = list(map(str, self.known_groups)) if self.uncut is None else self.uncut.halves
         released = model.released_table
         is_own = released is not None and released.is_of(rows, model.key_)
         self.trees: ReleasedTable | None = released if traits.cut_twice else None
         self.table: ReleasedTable | None = released if is_own else self.trees
         self.is_new = self.trees is not None and not is_own
+        if self.uncut is not None and (self.trees is None or self.labels):
+            raise DataError(
+                "An attribute that is not cut (uncut=...) is certified for a Release of a FairTree, without labels "
+                "beside it: cut it into groups (cuts=...)."
+            )
         self.laws: tuple[Law, ...] = ()
         if self.released != "latent" and self.trees is None:
             self.laws = ("row", "person") if most_rows > 1 else ("row",)
@@ -225,7 +234,8 @@ class Case:
     def n(self) -> dict[str, int]:
         """Number of rows of each group in the table, or in the sample."""
         if self.table is not None:
-            sizes = (self.table.counts if self.trees is not None else self.table.held_out["row"]).sum(axis=(0, 2))
+            counts = self.table.counts if self.trees is not None else self.table.held_out["row"]
+            sizes = self._printed_groups(counts).sum(axis=(0, 2))
         else:
             sizes = self.sample.group_sizes(self.known_groups)
         return dict(zip(self.groups, sizes.tolist(), strict=True))
@@ -304,20 +314,39 @@ class Case:
             yield undisclosed_statement("together", table.together.counts, self.groups)
         else:
             yield self._counted_table(table)
+        if self.uncut is not None:
+            yield table_rank_statement(table.counts.sum(axis=0), self._within)
         if self.trees is None or table.blocks is None or self.labels:
             return  # a label does not follow from a cell
-        yield blocks_statement(dict(zip(self.groups, map(tuple, table.blocks.tolist()), strict=True)), self.delta)
+        names = self.groups if self.uncut is None else map(str, self.known_groups)
+        blocks = dict(zip(names, map(tuple, table.blocks.tolist()), strict=True))
+        if self.uncut is None:
+            yield blocks_statement(blocks, self.delta)
+        else:
+            yield from narrow_blocks_statements(blocks, self.delta, self._within)
         if self.is_new:
-            yield statement_on_new_persons(
-                self._counts(self._new_persons(table)).sum(axis=0), table.blocks, self.groups
-            )
+            counts = self._counts(self._new_persons(table)).sum(axis=0)
+            p_value = (blocks_p_value if self.uncut is None else rank_p_value)(table.blocks, counts)
+            yield statement_on_new_persons(self._printed_groups(counts), p_value, self.groups)
 
     def _counted_table(self, table: ReleasedTable) -> Statement:
         """State the table that the release was fitted to, with its counts."""
-        counted = Counted.of(table.counts, (), with_label=bool(self.labels))
+        counted = Counted.of(self._printed_groups(table.counts), (), with_label=bool(self.labels))
         is_one_row_each = np.array_equal(table.persons_behind, table.counts.sum(axis=(0, 2)))
+        if is_one_row_each:
+            return table_statement(counted.printed(self.groups), {})
         behind = dict(zip(self.groups, table.persons_behind.tolist(), strict=True))
-        return table_statement(counted.printed(self.groups), {} if is_one_row_each else behind)
+        return table_statement(counted.printed(self.groups), behind)
+
+    @property
+    def _within(self) -> float:
+        """How much ranks vary inside the narrow groups of an attribute that is not cut."""
+        assert self.uncut is not None
+        return spread_within(self.uncut.n_narrow, self.uncut.wide or 0)
+
+    def _printed_groups(self, counts: IntArray) -> IntArray:
+        """Return counts (..., K, k) of the groups that are printed: the halves of narrow ones, else the groups."""
+        return counts if self.uncut is None else halves(counts).astype(np.int64)
 
     def _new_persons(self, table: ReleasedTable) -> Table:
         """Return one row of each person who is not in the table; raise if there are none."""
@@ -335,7 +364,8 @@ class Case:
 
     def _counts(self, sample: Table) -> IntArray:
         """Count rows by label, group and cell."""
-        group, shape = sample.group_numbers(self.known_groups), (len(self.groups), int(self.model.traits.n_cells or 0))
+        group = sample.group_numbers(self.known_groups)
+        shape = len(self.known_groups), int(self.model.traits.n_cells or 0)
         return count_cells(sample, group, cells_of(self.model, sample), shape)
 
     @cached_property
@@ -367,8 +397,8 @@ class Case:
                 yield held_out_statement(law, label, counts, delta / len(by_label))
 
 
-def statement_on_new_persons(counts: Counts, blocks: Counts, groups: Sequence[str]) -> Statement:
-    """Test the law of blocks on new persons: counts and blocks (K, k).
+def statement_on_new_persons(counts: Counts, p_value: float, groups: Sequence[str]) -> Statement:
+    """State how new persons, with the counts (K, k), agree with the law of blocks.
 
     The counts are not part of the statement, because a cell may have few of these persons.
     """
@@ -380,7 +410,7 @@ def statement_on_new_persons(counts: Counts, blocks: Counts, groups: Sequence[st
         distance=observed,
         observed=observed,
         persons=dict(zip(groups, n.astype(np.float64).tolist(), strict=True)),
-        p_value=blocks_p_value(blocks, counts),
+        p_value=p_value,
     )
 
 
@@ -550,6 +580,7 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "together": case.table is not None and case.table.together is not None,
         "persons to come": by_trees,
         "one tree": by_trees,
+        "ranks": case.uncut is not None,
         "independent": is_counted,
         "which groups": is_counted,
         "fresh persons": is_counted and case.table is None,
@@ -576,6 +607,8 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "most": c.most_rows,
         "alike": "has always the same cell" if traits.draws_rows else "is always released alike",
         "look": c.look,
+        "narrow": 0 if case.uncut is None else case.uncut.n_narrow,
+        "column": " and ".join(c.sensitive),
     }
     return tuple(Assumption(key, ASSUMPTIONS[key].format(**facts)) for key, applied in applies.items() if applied)
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from fairflows.bounds.ages import spread_within
 from fairflows.bounds.arguments import checked_delta, delta_of_look
 from fairflows.bounds.derived import rounded_up
 from fairflows.certificate.certificate import Certificate, status_of
 from fairflows.certificate.checked import Checked, Result
-from fairflows.certificate.file_checks import check_file
+from fairflows.certificate.file_checks import check_file, check_links
 from fairflows.certificate.file_list import FileList, file_sha256, list_beside
 from fairflows.certificate.notices import Notices, notices_beside
 from fairflows.certificate.statements import (
@@ -24,10 +25,12 @@ from fairflows.certificate.statements import (
     blocks_statement,
     differing,
     held_out_statement,
+    narrow_blocks_statements,
     table_statement,
 )
 
 _TOLERANCE = 1e-9
+_MOST_WORK = 5_000_000  # of computing a bound again, see `_work`: some minutes. One of 3,000 groups would take hours
 _TOLERANCE_OF_DRAWS = 0.01  # relative: quantiles are found by draws, whose numbers differ between versions and machines
 
 
@@ -85,12 +88,14 @@ def check(
     path = path / "certificate.json" if in_folder else path
     document = Certificate.read(path)
     results = list(_check_statements(document))
-    if in_folder and file is None and document.released_files:
-        named = path.parent / Path(next(iter(document.released_files))).name
-        if named.is_file():
-            file = named
-        else:
-            text = f"The folder holds no {named.name!r}, which the certificate names: state the file to be checked."
+    files = [] if file is None else [Path(file)]
+    if in_folder and file is None:
+        named = [path.parent / Path(name).name for name in document.released_files]
+        for lacking in named if document.parents is not None else named[:1]:
+            if lacking.is_file():
+                files.append(lacking)
+                continue
+            text = f"The folder holds no {lacking.name!r}, which the certificate names: state the file to be checked."
             results.append(Result("file", "UNKNOWN", text))
     listed = FileList.read(list_beside(path)) if list_beside(path).is_file() else None
     if listed is not None and listed.certificate != file_sha256(path):
@@ -103,9 +108,11 @@ def check(
             Result("validity", "FAILED", f"Its issuer states that it was valid until {document.about.valid_until}.")
         )
     results.append(Result("author", "note", "Nothing here shows who wrote it: get it from the producer directly."))
-    if file is not None:
-        has_counts = all(result.what != "counts" or result.verdict != "FAILED" for result in results)
-        results += check_file(Path(file), document, listed, has_counts=has_counts)
+    has_counts = all(result.what != "counts" or result.verdict != "FAILED" for result in results)
+    for each in files:
+        results += check_file(each, document, listed, has_counts=has_counts)
+    if len(files) == 2 and all(result.verdict != "FAILED" for result in results):
+        results.append(check_links((files[0], files[1]), document))
     for name, found, most in (
         ("half known", document.known_half, max_known_half),
         ("persons to come", document.cell_upper, max_population),
@@ -180,12 +187,19 @@ def _check_statements(c: Certificate) -> Iterator[Result]:
             return
     for statement in c.statements:
         if statement.by == "undisclosed":
-            text = "Its counts are not printed, because beside earlier ones they would tell who came and left."
-            yield Result(f"bound, {statement.about}", "note", f"Δ = {rounded_up(statement.distance, 6)}. {text}")
+            why, letter = "beside earlier ones they would tell who came and left", "Δ"
+            if statement.about == "table rank":
+                why, letter = "they are of narrow groups, which hold few persons", "r"
+            text = f"{letter} = {rounded_up(statement.distance, 6)}. Its counts are not printed, because {why}."
+            yield Result(f"bound, {statement.about}", "note", text)
         elif statement.about == "table":
             yield from _compared(c, statement, table_statement(_counts_of(statement), statement.persons))
         elif statement.by == "blocks":
             again = blocks_statement(statement.blocks, statement.delta)
+            yield from _compared(c, statement, again, _TOLERANCE_OF_DRAWS)
+        elif statement.by == "narrow blocks":
+            both = narrow_blocks_statements(statement.blocks, statement.delta, statement.within or 0.0)
+            again = next(s for s in both if s.about == statement.about)
             yield from _compared(c, statement, again, _TOLERANCE_OF_DRAWS)
         elif statement.about == "population":
             again = held_out_statement(statement.law, statement.given, _counts_of(statement), statement.delta)
@@ -224,14 +238,28 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
         yield from _faults_of_labels(_counts_of(every), [_counts_of(each) for each in given])
 
 
+def _work(s: Statement) -> int:
+    """Return about how long a bound takes: a draw for each cell of a group takes as long as 20 pairs of groups."""
+    n_groups, n_cells = max((len(part), len(next(iter(part.values()), ()))) for part in _counted(s))
+    return n_cells * n_groups * (20 + n_groups // 2)
+
+
+def _counted(s: Statement) -> list[Mapping[str, tuple[int, ...]]]:
+    return [s.blocks, {} if s.counts is None else s.counts.counts]
+
+
 def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:
+    if _work(s) > _MOST_WORK:
+        yield "It counts so many groups and cells that its bound would take hours to compute again"
     if c.released == "latent" and s.about in ("table", "population"):
         yield "It counts cells, which say nothing about a latent"
     if c.labels and s.by == "blocks":
         yield "The law of cells says nothing about true labels, which are released, too"
     if (s.counts is None) != (s.by not in ("counted", "held-out")):
         yield "It states a distance that is counted, and no counts that show it, or counts of something else"
-    if (s.by == "undisclosed" or s.about == "together") and not c.previous:
+    if s.about == "table rank" and len(c.n) != 2:
+        yield "It states the rank of an attribute that is not cut, and has not the two groups of its halves"
+    elif (s.by == "undisclosed" or s.about == "together") and s.about != "table rank" and not c.previous:
         yield "It states releases together, and names no earlier one"
     if s.by == "undisclosed":
         return
@@ -239,10 +267,13 @@ def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:
         yield from _faults_of_table(s, c)
     elif s.by == "blocks":
         yield from _faults_of_blocks(s, c)
+    elif s.by == "narrow blocks":
+        yield from _faults_of_narrow_blocks(s, c)
     if s.counts is not None:
         yield from _faults_of_counts_of(s.counts, list(c.n), c.n_cells or 0)
     if not 0 <= s.delta < 1 or (
-        (s.delta > 0) != (s.by in ("held-out", "blocks")) and s.about in ("table", "population")
+        (s.delta > 0) != (s.by in ("held-out", "blocks", "narrow blocks"))
+        and s.about in ("table", "population", "population rank")
     ):
         yield "delta must be a probability, and 0 where nothing is left to chance"
 
@@ -271,6 +302,22 @@ def _faults_of_blocks(s: Statement, c: Certificate) -> Iterator[str]:
             n_cut = sum(s.blocks[group]) - 1
             if n_cut != s.persons.get(group) or (n_cut > n and not c.previous):
                 yield f"The blocks of {group!r} are not those of the persons that it names"
+
+
+def _faults_of_narrow_blocks(s: Statement, c: Certificate) -> Iterator[str]:
+    """Yield the faults of the blocks of narrow groups."""
+    blocks = list(s.blocks.values())
+    halves, rank = c.find("population"), c.find("population rank")
+    if len(blocks) < 2 or len(c.n) != 2 or c.find("table rank") is None:
+        yield "The blocks are not of narrow groups whose halves it names"
+    elif any(len(b) != c.n_cells for b in blocks) or any(min(b, default=0) < 1 for b in blocks):
+        yield "There must be a number of blocks, at least 1, of each narrow group for each cell"
+    elif sum(sum(b) - 1 for b in blocks) > sum(c.n.values()) and not c.previous:
+        yield "The blocks are of more persons than the table has"
+    elif halves is None or rank is None or halves.blocks != rank.blocks:
+        yield "The distance of the halves and the correlation are not of the same blocks"
+    elif not 0 <= (s.within or 0) <= spread_within(len(blocks), len(blocks)) or (s is rank) != (s.within is not None):
+        yield "What ranks inside of narrow groups add is not what so many groups allow"
 
 
 def _faults_of_counts_of(counts: CellCounts, groups: list[str], n_cells: int) -> Iterator[str]:
@@ -308,10 +355,11 @@ def _check_spending(c: Certificate) -> Result:
         return Result("error", "FAILED", f"No certificate can have these settings: {error}")
     spent: dict[str, float] = {}
     for s in c.statements:
-        if s.about == "population":
-            if (s.by == "blocks") != (c.look == 0):
+        if s.about in ("population", "population rank"):
+            if (s.by in ("blocks", "narrow blocks")) != (c.look == 0):
                 return Result("error", "FAILED", "Counting looks at held-out persons; trees look at none.")
             name = f"a random {s.law}{'' if s.given is None else ', given the labels'}"
+            name = "a rank" if s.about == "population rank" else name
             spent[name] = spent.get(name, 0.0) + s.delta
     for name, found in spent.items():
         if abs(found - allowed) > _TOLERANCE:
@@ -328,7 +376,8 @@ def _compared(c: Certificate, stated: Statement, again: Statement, of_draws: flo
     about, relation = _said(stated, c), "=" if stated.about == "table" else "≤"
     is_close = math.isclose(stated.distance, again.distance, rel_tol=of_draws, abs_tol=_TOLERANCE)
     if is_close:
-        said = f"Δ {relation} {rounded_up(again.distance, 6)} follows from the counts, as it says."
+        letter = "r" if stated.about == "population rank" else "Δ"
+        said = f"{letter} {relation} {rounded_up(again.distance, 6)} follows from the counts, as it says."
         yield Result(f"bound, {about}", "ok", said)
     for name in differing(stated, replace(again, met=stated.met), _TOLERANCE):
         if name != "distance" or not is_close:

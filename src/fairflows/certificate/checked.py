@@ -52,5 +52,10 @@ class Checked:
 
     def __repr__(self) -> str:
         width = max(len(result.what) for result in self.results)
-        lines = [f"{result.verdict:<8} {result.what:<{width}}  {result.text}" for result in self.results]
+        lines = [_plain(f"{result.verdict:<8} {result.what:<{width}}  {result.text}") for result in self.results]
         return "\n".join([*lines, "", self.conclusion])
+
+
+def _plain(text: str) -> str:
+    """Write out line ends and characters that move a cursor: a file that is checked could show verdicts of its own."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from fairflows.certificate.certificate import Certificate, Released
@@ -19,7 +20,11 @@ _ANOTHER = "It is not the table that was certified"
 
 
 def check_file(path: Path, c: Certificate, listed: FileList | None, *, has_counts: bool) -> Iterator[Result]:
-    """Check whether the producer named a file, its columns, and where it should, its cells."""
+    """Check whether the producer named a file, its columns, and where it should, its cells.
+
+    Of two linked tables a file is compared with the one whose columns it has.
+    """
+    c = _of_file(path, c)
     result, is_counted = _compare_file(path, c, listed)
     yield result
     if is_counted and c.contents is not None and (wrong := _difference_from_contents(path, c.contents)):
@@ -32,6 +37,29 @@ def check_file(path: Path, c: Certificate, listed: FileList | None, *, has_count
             raise
     if has_counts:
         yield _check_histogram(path, c, is_counted=is_counted and result.verdict == "ok")
+
+
+def check_links(paths: tuple[Path, Path], c: Certificate) -> Result:
+    """Check that the persons of one of two linked tables, whose rows come first, are in the other one."""
+    assert c.contents is not None
+    assert c.parents is not None
+    numbers = []
+    for path, kinds in zip(paths, (c.contents.kinds, c.parents.kinds), strict=True):
+        found = [columns[PERSON].to_pylist() for columns in released_columns(path, kinds)]
+        numbers.append({number for part in found for number in part})
+    if lacking := sorted(numbers[0] - numbers[1]):
+        text = f"{paths[0].name} has rows of {len(lacking):,} persons whom {paths[1].name} lacks, such as {lacking[0]}."
+        return Result("links", "FAILED", text)
+    return Result("links", "ok", f"Every person of {paths[0].name} is in {paths[1].name}.")
+
+
+def _of_file(path: Path, c: Certificate) -> Certificate:
+    """Return the certificate as it is about a file, which may be one of two linked tables."""
+    if c.parents is None:
+        return c
+    of_parents = c.of_parents()
+    is_parents = set(open_released(path, of_parents.columns).columns) == set(of_parents.columns)
+    return of_parents if is_parents else replace(c, counted_file="")
 
 
 def difference_from_counts(path: Path, headline: Statement, kinds: Mapping[str, str], released: Released) -> str:

@@ -14,17 +14,22 @@ from typing import Annotated, Literal
 import numpy as np
 from msgspec import Meta
 
+from fairflows.bounds.ages import halves_upper_bound, known_share_correlation, rank_correlation, rank_upper_bound
 from fairflows.bounds.arguments import FloatArray
 from fairflows.bounds.blocks import IntArray, blocks_upper_bound
 from fairflows.bounds.cells import merged_distance, merged_upper_bound
 from fairflows.bounds.shared_table import known_share_distance, table_distance
 
-Subject = Literal["table", "together", "population", "new persons", "model", "attack", "density"]
+Subject = Literal[
+    "table", "table rank", "together", "population", "population rank", "new persons", "model", "attack", "density"
+]
 Law = Literal["row", "person"]
 FOUND_BY: dict[Subject, tuple[str, ...]] = {
     "table": ("counted", "undisclosed"),
+    "table rank": ("undisclosed",),
     "together": ("undisclosed",),
-    "population": ("blocks", "held-out"),
+    "population": ("blocks", "narrow blocks", "held-out"),
+    "population rank": ("narrow blocks",),
     "new persons": ("test",),
     "model": ("model",),
     "attack": ("adversary",),
@@ -88,18 +93,20 @@ class Statement:
 
     Attributes
     ----------
-    about : {"table", "together", "population", "new persons", "model", "attack", "density"}
-        The subject. "table": the rows of the table that is shared. "together": all rows of a person in this release
-        and the earlier ones that the certificate names, of persons who are in all of them. "population": the true
-        distribution, and so persons who come later. "new persons": some of them, who test the law of blocks. "model":
-        the estimated densities. "attack": an adversary that was run. "density": the distance between an estimated
-        density and the truth.
+    about : {"table", "table rank", "together", "population", "population rank", "new persons", "model", ...}
+        The subject. "table": the rows of the table that is shared. "table rank", "population rank": of an attribute
+        that is not cut, the correlation of anything that is released with its rank. "together": all rows of a person in
+        this release and the earlier ones that the certificate names, of persons who are in all of them. "population":
+        the true distribution, and so persons who come later. "new persons": some of them, who test the law of blocks.
+        "model": the estimated densities. "attack": an adversary that was run. "density": the distance between an
+        estimated density and the truth.
     by : str
         How the number was found. "counted": rows of the table counted by cell. "undisclosed": the same, whose counts
-        are not printed, because beside earlier ones they would tell who came and left. "blocks": the law of cells that
-        were cut at order statistics. "held-out": persons counted by cell whom the model has not seen. "test": new
-        persons counted by cell. "model": a sum over the model's own laws, or draws from them. "adversary": test persons
-        whom an adversary classified.
+        are not printed, because beside earlier ones they would tell who came and left, or because they are of narrow
+        groups. "blocks": the law of cells that were cut at order statistics. "narrow blocks": the same of the narrow
+        groups of an attribute that is not cut, which count alike. "held-out": persons counted by cell whom the model
+        has not seen. "test": new persons counted by cell. "model": a sum over the model's own laws, or draws from them.
+        "adversary": test persons whom an adversary classified.
     law : {"row", "person"}
         Whether it is about a random row of the release, or about a random row of a random person.
     given : str or None
@@ -107,7 +114,8 @@ class Statement:
     group : str or None
         The group that a statement about a density is about.
     distance : float
-        The bound on the statistical distance Δ: a lower bound for "attack" and "density", else an upper bound.
+        The bound on the statistical distance Δ, or on the correlation with a rank: a lower bound for "attack" and
+        "density", else an upper bound.
     observed : float or None
         The distance as it was counted or estimated, before anything was added for chance.
     delta : float
@@ -119,7 +127,9 @@ class Statement:
     known : dict
         Of a table: the mean distance Δ(f) when the groups of a random share f of its persons are known, by f as text.
     known_half : float or None
-        Of a table: the 95 % point of Δ(½).
+        Of a table: the 95 % point of Δ(½), or of the correlation.
+    within : float or None
+        Of a rank: the part of the bound that is for ranks inside of narrow groups.
     persons : dict
         Of a table in which persons have several rows: for each group, the number of persons of equal weight. Of
         releases together: the persons who are in all of them, in tens. By
@@ -145,6 +155,7 @@ class Statement:
     blocks: Blocks = field(default_factory=dict)
     known: dict[str, float] = field(default_factory=dict)
     known_half: Probability | None = None
+    within: Probability | None = None
     persons: dict[str, float] = field(default_factory=dict)
     p_value: Probability | None = None
     source: str = ""
@@ -181,7 +192,7 @@ class Statement:
         if self.is_lower or self.given is not None or self.about == "new persons" or target is None:
             return replace(self, met=None)
         met = self.distance <= target
-        if self.about in ("table", "together"):
+        if self.about in ("table", "table rank", "together"):
             has_few = self.counts is not None and any(self.counts.merged.values())
             met = met and self.known_half is not None and self.known_half <= target and not has_few
         return replace(self, met=bool(met))
@@ -247,6 +258,39 @@ def blocks_statement(blocks: Blocks, delta: float) -> Statement:
         delta=delta,
         blocks=blocks,
     )
+
+
+def table_rank_statement(counts: IntArray, within: float) -> Statement:
+    """State the correlation of anything that is released with the rank of an attribute that is not cut, in a table.
+
+    `counts` are those of the narrow groups, (G, k), which are not printed: numbers are rounded to the safe side.
+    """
+    known, point = {}, 0.0
+    for f in KNOWN_SHARES:  # the last of which is a half
+        mean, point = known_share_correlation(counts, f)
+        known[f"{f:g}"] = _thousandths(mean + within)
+    return Statement(
+        about="table rank",
+        by="undisclosed",
+        distance=_thousandths(float(rank_correlation(counts)) + within),
+        known=known,
+        known_half=_thousandths(point + within),
+        within=within,
+    )
+
+
+def narrow_blocks_statements(blocks: Blocks, delta: float, within: float) -> tuple[Statement, Statement]:
+    """Bound the distance of the halves of narrow groups, and the correlation with a rank, of persons who come later."""
+    masses = list(blocks.values())
+    distances: tuple[tuple[Subject, float, float | None], ...] = (
+        ("population", halves_upper_bound(masses, delta), None),
+        ("population rank", rank_upper_bound(masses, delta, within), within),
+    )
+    halves, rank = (
+        Statement(about=about, by="narrow blocks", distance=distance, within=inside, delta=delta, blocks=blocks)
+        for about, distance, inside in distances
+    )
+    return halves, rank
 
 
 def held_out_statement(law: Law, given: str | None, counts: CellCounts, delta: float) -> Statement:

@@ -12,7 +12,7 @@ import pandas as pd
 from fairflows.bounds.planning import CellPlan
 from fairflows.cli.options import Reading, in_options, listed, with_options
 from fairflows.exceptions import DataError
-from fairflows.release.panel_law import checked_rules
+from fairflows.release.histories import checked_rules
 from fairflows.release.rules import check_rules, proposed_rules
 from fairflows.table.columns import check_column, check_known
 from fairflows.table.gaps import unlike
@@ -82,6 +82,8 @@ class Description:
             to_come = "nothing about persons to come"
             if plan.population:
                 to_come = f"persons to come Δ ≤ {plan.population:.3f}"
+            if plan.ranks is not None:
+                to_come += f", and a correlation ≤ {plan.ranks:.3f} with the rank"
             of_table = f"this table, half of the groups known: Δ ≤ {plan.known_half:.3f}"
             star = "*" * (plan.target == self.default)
             lines.append(f"  {plan.target:g}{star}: {plan.n_cells:,} cells or more; {of_table}; {to_come}")
@@ -159,10 +161,17 @@ def _of_gaps(frame: pd.DataFrame, sensitive: list[str], label: list[str], readin
 def _table(reading: Reading, frame: pd.DataFrame, name: str) -> tuple[Table | None, list[str]]:
     """Return the table, without a role that its columns do not allow, and what was refused."""
     refused: list[str] = []
-    optional = [role for role in ("time", "household", "label") if getattr(reading, role)]
-    for without in ({}, *({role: None} for role in optional)):
+    relaxed = {
+        "": reading,
+        "time": replace(reading, time=None),
+        "household": replace(reading, household=None),
+        "label": replace(reading, label=None),
+    }
+    for role, read in relaxed.items():
+        if role and not getattr(reading, role):
+            continue
         try:
-            return replace(reading, **without).table(frame, name), refused
+            return read.table(frame, name), refused
         except DataError as error:
             if str(error) not in refused:
                 refused.append(str(error))

@@ -109,6 +109,12 @@ def share(
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
     ] = 0.0,
+    linked: Annotated[
+        Path | None,
+        typer.Option(
+            "--with", help="File with any number of rows of each person, linked by --id; FILE has one row of each."
+        ),
+    ] = None,
     find_rules: Annotated[
         bool, typer.Option("--rules/--no-rules", help="Keep inequalities that all rows of the table keep.")
     ] = True,
@@ -142,6 +148,9 @@ def share(
     identifier; where persons have several rows, these are together under a fresh number), `certificate.json`,
     `report-public.html` for the receiver, `report.html`, `report.json` and the private model.
 
+    With `--with` two linked tables are shared: `shared-persons.csv` has one row of each person, `shared.csv` their rows
+    in the other file, and both number the persons alike. One certificate is about both together.
+
     With `--again` persons of the earlier table keep their cell, and the certificate covers all these releases together.
 
     Exit code 0: this table is within the target (with `--require population`, persons to come too). 1: it is not. 2:
@@ -159,17 +168,24 @@ def share(
     check_place(out, file, replace=replace)
     stated = None if about is None else About.read(about)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
+    if linked is not None and (reading.sample is not None or again is not None):
+        raise DataError("Two linked files are read whole, and not drawn again: leave out --sample and --again.")
     if again is not None and (reading.sample is not None or again.resolve() == out.resolve()):
         raise DataError("again draws a whole file into another folder: the earlier certificate stays where it is.")
     grouping = None if again is None else read_run(again).grouping
     with locked(out, wait=False), stages():
         say(f"reading {file}")
-        frame, time_formats = reading.frame(file)
-        table = reading.table(frame, file.name, grouping)
+        frame, time_formats = reading.frame(file, is_linked=linked is not None)
+        if linked is None:
+            table = reading.table(frame, file.name, grouping)
+        else:
+            say(f"reading {linked}")
+            rows, formats = reading.frame(linked, is_linked=True)
+            table, time_formats = reading.linked_tables({file.stem: frame, linked.stem: rows}), time_formats | formats
         table.time_formats = time_formats
         if reading.identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
-        for finding in find_problems(table):
+        for finding in dict.fromkeys(said for part in table.tables for said in find_problems(part)):
             say(f"! {with_options(finding)}")
         most_rows = reading.most_rows
         if unit == "row" and most_rows is None and table.has_histories:
@@ -306,6 +322,7 @@ def encode(
     from fairflows.stream.batches import BatchFindings
 
     model, run = _open_result(folder)
+    run.refuse_linked("`fairflows encode`")
     roles, found = run.roles_with(missing_group, missing_label), BatchFindings()
     told: dict[str, Any] = {"file": out}
     if engine == "ray":
@@ -379,21 +396,10 @@ def _watch(
     told: dict[str, Any] | None = None,
     as_json: bool = False,
 ) -> None:
-    """Update the watch of a result by later persons, if there are any, and end by its lamps.
+    """Update the watch of a result by later persons, if there are any, and end by its lamps."""
+    from fairflows.result import watch_persons
 
-    Where the bound is refuted, a notice is written.
-    """
-    from fairflows.certificate.certificate import Certificate
-    from fairflows.certificate.notices import add_notice
-    from fairflows.result import CERTIFICATE, WATCH
-    from fairflows.watching.watch import watch as begin
-
-    certificate = folder / CERTIFICATE
-    watched = begin(model, folder / WATCH, bound=Certificate.read(certificate).cell_upper)
-    if table is not None:
-        watched.update(table, date=day)
-    if watched.refuted is not None:
-        add_notice(certificate, watched.refuted, watched.notice)
+    watched = watch_persons(folder, model, table, day)
     typer.echo(_as_json(watched.to_dict() | (told or {})) if as_json else repr(watched))
     raise typer.Exit(4 if watched.refuted else 3 if watched.moved else 0)
 
@@ -467,6 +473,9 @@ def verify(
     certificate: Annotated[
         Path | None, typer.Option(help="The certificate; by default that of `share`.", show_default=False)
     ] = None,
+    linked: Annotated[
+        Path | None, typer.Option("--with", help="The other file, where two linked ones were shared.")
+    ] = None,
     *,
     reading: FileFormat,
 ) -> None:
@@ -480,7 +489,10 @@ def verify(
 
     model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
-    table = run.table_of(rows, model, reading.text_format, is_own=True)
+    if linked is None:
+        table = run.table_of(rows, model, reading.text_format, is_own=True)
+    else:
+        table = run.linked_tables_of((rows, linked), model, reading.text_format)
     found = compare(document, model, certified_part(table, run, document))
     typer.echo(repr(found))
     raise typer.Exit(0 if found else 1)

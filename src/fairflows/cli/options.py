@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fairflows.table.grouping import Grouping
+    from fairflows.table.linked import LinkedTables
     from fairflows.table.reading import TextFormat
     from fairflows.table.table import Table
 
@@ -27,7 +28,7 @@ Command = Callable[..., None]
 
 _SAME_NAMES = (
     "again categorical decimal delta drop encoding engine groups household label merge_small method missing_group "
-    "missing_label most_rows output replace sample sensitive separator sheet target time unit"
+    "missing_label most_rows output replace sample sensitive separator sheet target time uncut unit"
 )
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
@@ -159,6 +160,9 @@ class Reading(FileFormat):
             help="Column of dates, and their form: BORN:%d.%m.%Y; without a form the one that fits all values.",
         ),
     ] = None
+    uncut: Annotated[
+        bool, _about_file("--uncut", help="Hide the rank of the sensitive column, which is not cut into groups.")
+    ] = False
     drop: Annotated[list[str] | None, _about_file(help="Columns to leave out: a,b, or repeated.")] = None
     keep_numbers: Annotated[
         list[str] | None,
@@ -183,44 +187,63 @@ class Reading(FileFormat):
         """How the file is written, with the forms of its dates."""
         return replace(super().text_format, dates=dict(map(_date_of, self.dates or [])))
 
-    def frame(self, path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
-        """Read all columns of a file, or those rows of it that `sample` asks for; and how it writes its times."""
-        from fairflows.table.reading import read_with_formats
+    def frame(self, path: Path, *, is_linked: bool = False) -> tuple[pd.DataFrame, dict[str, str]]:
+        """Read all columns of a file, or those rows of it that `sample` asks for; and how it writes its times.
+
+        Of two linked files each has some of the columns of dates.
+        """
+        from fairflows.table.reading import open_table, read_with_formats
         from fairflows.table.sample import sampled_persons
 
         if self.sample is not None:
             if self.identifier is None:
                 raise DataError("sample needs the column that names persons (identifier=...): they keep their cell.")
             return sampled_persons(path, self.identifier, self.sample, self.text_format)
-        return read_with_formats(path, identifier=self.identifier, text_format=self.text_format)
+        text_format = self.text_format
+        if is_linked:
+            columns = open_table(path, super().text_format).columns
+            text_format = replace(text_format, dates={n: f for n, f in text_format.dates.items() if n in columns})
+        return read_with_formats(path, identifier=self.identifier, text_format=text_format)
 
     def table(self, frame: pd.DataFrame, name: str, grouping: Grouping | None = None) -> Table:
         """Return the table of a frame, by default with groups of its own."""
-        from fairflows.table.grouping import read_cuts
         from fairflows.table.table import Table
 
-        sensitive = listed(self.sensitive, frame)
-        return Table(
-            frame,
-            name=name,
-            sensitive=sensitive if len(sensitive) > 1 else sensitive[0],
-            label=listed(self.label, frame) or None,
-            identifier=self.identifier,
-            household=self.household,
-            time=self.time,
-            cuts=read_cuts(self.groups or []) if grouping is None else grouping,
-            merge_small=self.merge_small or 0,
-            kinds=dict.fromkeys(listed(self.categorical, frame), "categorical"),
-            drop=listed(self.drop, frame),
-            keep_numbers=listed(self.keep_numbers, frame),
-            missing_group=self.missing_group or "error",
-            missing_label=self.missing_label or "error",
-        )
+        return Table(frame, name=name, **self._roles(list(frame), grouping))
+
+    def linked_tables(self, frames: dict[str, pd.DataFrame]) -> LinkedTables:
+        """Return two linked tables, by their names."""
+        from fairflows.table.linked import LinkedTables
+
+        if self.identifier is None:
+            raise DataError("Two tables are linked by the column that names persons in both (identifier=...).")
+        return LinkedTables(frames, **self._roles([name for frame in frames.values() for name in frame], None))
+
+    def _roles(self, columns: list[str], grouping: Grouping | None) -> dict[str, Any]:
+        """Return the roles of columns, as parameters of `Table`."""
+        from fairflows.table.grouping import read_cuts
+
+        sensitive = listed(self.sensitive, columns)
+        return {
+            "sensitive": sensitive if len(sensitive) > 1 else sensitive[0],
+            "label": listed(self.label, columns) or None,
+            "identifier": self.identifier,
+            "household": self.household,
+            "time": self.time,
+            "cuts": read_cuts(self.groups or []) if grouping is None else grouping,
+            "merge_small": self.merge_small or 0,
+            "uncut": sensitive if self.uncut and grouping is None else (),
+            "kinds": dict.fromkeys(listed(self.categorical, columns), "categorical"),
+            "drop": listed(self.drop, columns),
+            "keep_numbers": listed(self.keep_numbers, columns),
+            "missing_group": self.missing_group or "error",
+            "missing_label": self.missing_label or "error",
+        }
 
 
-def listed(given: list[str] | None, known: pd.DataFrame | list[str]) -> list[str]:
+def listed(given: list[str] | None, columns: Collection[str]) -> list[str]:
     """Return the columns that an option names, which is repeated, or has commas between them."""
-    return [name for text in given or [] for name in ([text] if text in known else text.split(","))]
+    return [name for text in given or [] for name in ([text] if text in columns else text.split(","))]
 
 
 def _date_of(text: str) -> tuple[str, str]:

@@ -132,12 +132,14 @@ class FairTree(Encoder):
         cut_at: Int[Places, " l"],
         n_persons: Int[IntArray, " K"],
         n_cells: Callable[[TreeStructure], int],
+        fewest: int = FEWEST_PERSONS,
     ) -> Float[FloatArray, "n n_scores"]:
         """Choose scores and nodes on the rows at `structure`, and set the thresholds at the rows at `cut_at`.
 
         The latter are one of each person, none of whom has rows at `structure`; there may be none of them. The tree
-        grows for cuts at so many persons of each group, and `n_cells` returns the number of cells of a tree that
-        has grown. Return the scores of all rows, each by models that were not fitted to its person.
+        grows for cuts at so many persons of each group, with `fewest` of each in every leaf, and `n_cells` returns the
+        number of cells of a tree that has grown. Return the scores of all rows, each by models that were not fitted to
+        its person.
         """
         self.label_ = rows.labels[0].take(np.empty(0, np.intp)) if rows.labels else None
         self.output_, self.cell_means_ = CELL, np.empty((0, 0))
@@ -148,7 +150,7 @@ class FairTree(Encoder):
         scores[structure] = of_structure
         if len(others):
             scores[others] = np.concatenate(list(self._scores(rows.take(others))))
-        grown = self._grown(rows, structure, scores[structure], n_persons)
+        grown = self._grown(rows, structure, scores[structure], n_persons, fewest)
         self.structure_ = grown.first(n_cells(grown))
         self.n_cells_ = self.structure_.n_cells
         self.tree_ = self.blocks_ = None
@@ -170,6 +172,7 @@ class FairTree(Encoder):
         places: Int[Places, " n"],
         scores: Float[FloatArray, "n n_scores"],
         n_persons: Int[IntArray, " K"],
+        fewest: int,
     ) -> TreeStructure:
         """Grow a tree as far as so many persons of each group allow."""
         n_labels, K, group = self.split_scores_.n_of_label, len(rows.groups), rows.group[places]
@@ -177,7 +180,7 @@ class FairTree(Encoder):
         targets.append(scores[:, n_labels:] / np.sqrt(max(self.split_scores_.components.total_variance, 1e-300)))
         grown_on = StructureRows.of(scores, group, np.concatenate(targets, axis=1), K, self.random_state)
         if not self.spend:
-            return grow(grown_on, n_persons)
+            return grow(grown_on, n_persons, fewest=fewest)
         if not (rows.labels and len(rows.labels[0].class_values) == 2):
             raise DataError("spend needs a label with two classes: pass y, or leave spend at 0.")
         if self.split_scores_.of_labels[0] is None:

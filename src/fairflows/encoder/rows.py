@@ -59,13 +59,17 @@ class Rows:
     def split(self, share: float, random_state: int) -> tuple[Int[Places, " _"], Int[Places, " _"]]:
         """Return the rows of a random share of the persons of each group, and the rows of the others.
 
-        A person with a name is in the same part whatever the order of the rows is.
+        A person with a name is in the same part whatever the order of the rows is. Persons who chose the edges of
+        narrow groups are among the first, because the groups of the others then do not depend on them.
         """
         persons = self.persons
         of_person = np.zeros(persons.n, dtype=np.intp)
         np.maximum.at(of_person, persons.codes, self.group)
-        rank = pd.Series(persons.drawn(random_state, "structure")).groupby(of_person).rank().to_numpy() - 1
-        is_first = (rank < np.round(share * np.bincount(of_person))[of_person])[persons.codes]
+        order = persons.drawn(random_state, "structure")
+        order = order if persons.chose_edges is None else order - persons.chose_edges
+        rank = pd.Series(order).groupby(of_person).rank().to_numpy() - 1
+        is_first = rank < np.round(share * np.bincount(of_person))[of_person]
+        is_first = (is_first if persons.chose_edges is None else is_first | persons.chose_edges)[persons.codes]
         return np.flatnonzero(is_first), np.flatnonzero(~is_first)
 
     def independent(self, places: Int[Places, " m"], most: int, random_state: int) -> Int[Places, " _"]:
@@ -251,7 +255,7 @@ def _find_groups(attribute: pd.Series) -> list[Hashable]:
 
 def find_persons(encoder: Encoder, X: RowsLike, frame: pd.DataFrame, *, needed: bool) -> Persons:
     """Return who is who, by the table's own identifier, or the column or index that the constructor named."""
-    if isinstance(X, Table) and X.identifier is not None:
+    if isinstance(X, Table) and (X.identifier is not None or X.persons.chose_edges is not None):
         return X.persons
     identifier = encoder.identifier
     if identifier is None:

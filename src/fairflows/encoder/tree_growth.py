@@ -80,13 +80,17 @@ class Level:
 
 
 def grow(
-    rows: StructureRows, n_persons: Int[IntArray, " K"], rates: Float[FloatArray, " K"] | None = None
+    rows: StructureRows,
+    n_persons: Int[IntArray, " K"],
+    rates: Float[FloatArray, " K"] | None = None,
+    *,
+    fewest: int = FEWEST_PERSONS,
 ) -> TreeStructure:
     """Choose the structure of a tree for thresholds at n persons of each group.
 
     The distance between the groups that chance leaves in a tree of leaves with masses p_j is proportional to
     Σ_j h(p_j), h(p) = √(p(1 − p)). So each node takes the score and the share whose split explains most of the targets'
-    variance for what it adds to that sum, with ten persons of every group in every leaf::
+    variance for what it adds to that sum, with ten persons of every group in every leaf (`fewest`)::
 
         grow(rows):
             for each score and each share in .1, …, .9: cut each group at this quantile of the score
@@ -109,7 +113,7 @@ def grow(
         is_root = n_nodes == 0
         shares = np.repeat(_SHARES[:, None], K, axis=1) if rates is None or not is_root else 1 - rates[None]
         considered = rows if rates is None or not is_root else replace(rows, by_score=rows.by_score[:1])
-        score, best, worth, goes_right = best_splits(considered, node, shares, _worth(level, shares))
+        score, best, worth, goes_right = best_splits(considered, node, shares, _worth(level, shares, fewest))
         may_split = worth > 0
         stays = may_split[node]
         number = np.arange(may_split.sum())
@@ -126,13 +130,13 @@ def grow(
     return _best_first(np.concatenate(scores), np.concatenate(share_on_left), np.concatenate(worth_of), above, side)
 
 
-def _worth(level: Level, shares: Float[FloatArray, "n_shares K"]) -> Float[FloatArray, "n_nodes n_shares"]:
+def _worth(level: Level, shares: Float[FloatArray, "n_shares K"], least: int) -> Float[FloatArray, "n_nodes n_shares"]:
     """Return the worth of a unit of explained variance; 0 where a leaf would be too small."""
     left = blocks_to_the_left(level.blocks[:, None], shares)  # (n_nodes, n_shares, K)
     fewest = np.minimum(left, level.blocks[:, None] - left).min(axis=2)
     mass, on_left = level.mass[:, None], shares.mean(axis=1)
     cost = _h(mass * on_left) + _h(mass * (1 - on_left)) - _h(mass)
-    return np.where(fewest > FEWEST_PERSONS, 1 / np.maximum(cost, 1e-300), 0.0)
+    return np.where(fewest > least, 1 / np.maximum(cost, 1e-300), 0.0)
 
 
 def _h(p: Float[FloatArray, "*any"]) -> Float[FloatArray, "*any"]:

@@ -8,6 +8,8 @@ from .datasets import load_crime as load_crime
 from .datasets import load_health as load_health
 from .datasets import load_law_school as load_law_school
 from .datasets import load_nist as load_nist
+from .folktables import load_acs_income as load_acs_income
+from .folktables import load_acs_public_coverage as load_acs_public_coverage
 from .gaussians import make_gaussians as make_gaussians
 from .gaussians import make_shifted_gaussians as make_shifted_gaussians
 from .gaussians import make_three_groups as make_three_groups

@@ -110,7 +110,7 @@ class Source:
 _FILES = files("fairflows.paper").joinpath("files")
 # Compas has a second checksum, with what names a person emptied; Crime too, with missing values empty and not "?".
 _SOURCES = json.loads(_FILES.joinpath("sources.json").read_text()).values()
-COMPAS, CRIME, HEALTH, LAW_FULL, LAW_SUBSET, ACS, NIST = (
+COMPAS, CRIME, HEALTH, LAW_FULL, LAW_SUBSET, ACS, NIST, ACS_INCOME, ACS_COVERAGE = (
     Source(**about | {"sha256": tuple(about["sha256"])}) for about in _SOURCES
 )
 N_LAW_APPLICATIONS = 124_557

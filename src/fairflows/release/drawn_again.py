@@ -48,6 +48,8 @@ def draw_again(release: Release, table: Table, origin: str, **settings: object) 
         )
     if release.unit == "person":
         raise DataError("Persons whose rows were drawn together (unit='person') are not drawn again, as yet.")
+    if table.grouping.is_uncut:
+        raise DataError("Rows with an attribute that is not cut (uncut=...) are not drawn again, as yet.")
     persons = table.persons
     if not persons.named or persons.n < len(table):
         raise DataError(

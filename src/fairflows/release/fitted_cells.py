@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from fairflows.bounds.ages import FEWEST_OF_NARROW, most_cells_for_ranks, plan_ranks, spread_within
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.bounds.planning import TARGETS, CellPlan, known_and_matched, lowest_target, most_cells, plan_cells
 from fairflows.encoder.base import Cells, Encoder, IntArray, begin_fit
@@ -92,6 +93,8 @@ def fit_tree(release: Release, encoder: FairTree, given: FitArguments) -> Fitted
 
     The first cut gives the bound on persons to come, who are encoded by it; the second gives the rows of the table
     their cells, which are counted. With too few persons for the first, everybody chooses the structure.
+
+    Proof: [Two cuts](proofs.md#two-cuts).
     """
     rows = begin_fit(encoder, given.X, given.y, given.sensitive_features)
     encoder.check_settings()
@@ -104,8 +107,15 @@ def fit_tree(release: Release, encoder: FairTree, given: FitArguments) -> Fitted
     n = rows.persons.equal_weight(rows.group, K)
     matched = np.bincount(rows.group[at_table], minlength=K)
     several = matched if most > 1 else None
-    plan = None
-    if release.n_cells == "auto":
+    plan, ranks = None, _within_of_uncut(release, given, rows)
+    if release.n_cells == "auto" and ranks is not None:
+        plan = plan_ranks(n, release.target, release.delta, ranks, calibration=encoder.calibration)
+        if plan is None:
+            raise DataError(
+                f"{rows.persons.n:,} persons are too few for the target r ≤ {release.target or TARGETS[-1]:.4g} of an "
+                "attribute that is not cut: state a higher target, or cut it into groups (cuts=...)."
+            )
+    elif release.n_cells == "auto":
         plan = plan_cells(
             n, release.target, release.delta, calibration=encoder.calibration, n_matched=several, spend=release.spend
         )
@@ -119,11 +129,15 @@ def fit_tree(release: Release, encoder: FairTree, given: FitArguments) -> Fitted
     def chosen(grown: TreeStructure) -> int:
         if plan is None:
             return _as_many_as_possible(release, rows, grown, n_cut)
-        of_cut = grown.blocks_of_first(n_cut) if len(at_others) else None
-        k = most_cells(grown.blocks_of_first(known), of_cut, grown.n_cells, plan.target, release.delta)
+        if ranks is not None:
+            of_cut = grown.blocks_of_first(n_cut)
+            return max(most_cells_for_ranks(of_cut, grown.n_cells, plan.target, release.delta, ranks), 1)
+        population = grown.blocks_of_first(n_cut) if len(at_others) else None
+        k = most_cells(grown.blocks_of_first(known), population, grown.n_cells, plan.target, release.delta)
         return max(k, 1)
 
-    scores = encoder.learn_apart(rows, structure, at_others, n_cut, chosen)
+    fewest = FEWEST_PERSONS if ranks is None else FEWEST_OF_NARROW
+    scores = encoder.learn_apart(rows, structure, at_others, n_cut, chosen, fewest)
     coin = encoder.coin(rows.persons.take(at_table), 0)
     tree = cut(encoder.structure_, scores[at_table], rows.group[at_table], coin)
     cells = tree.cells(scores, rows.group, encoder.coin(rows.persons, 0))
@@ -140,6 +154,30 @@ def fit_tree(release: Release, encoder: FairTree, given: FitArguments) -> Fitted
         encoder.blocks_,
         levels=levels,
     )
+
+
+def _within_of_uncut(release: Release, given: FitArguments, rows: TrainingRows) -> float | None:
+    """Return how much ranks vary inside the narrow groups of an attribute that is not cut; None if it is cut.
+
+    Raise where it is not covered.
+    """
+    table = given.X
+    if not isinstance(table, Table) or not table.grouping.is_uncut:
+        return None
+    G, name = table.grouping.n_narrow, table.a.name
+    if table.has_histories:
+        raise DataError(
+            f"uncut needs one row of every person; the table has {len(table):,} rows of {table.persons.n:,} persons. "
+            f"Keep one row of each, or cut {name!r} into groups (cuts=...)."
+        )
+    if release.spend:
+        raise DataError(f"spend needs groups, and {name!r} is not cut (uncut=...); got spend = {release.spend!r}.")
+    if len(rows.groups) < G:
+        raise DataError(
+            f"The rows are of {len(rows.groups)} of the {G} narrow groups of {name!r}: make the table of these rows "
+            "alone, so that all of its narrow groups have persons."
+        )
+    return spread_within(G, table.grouping.wide or 0)
 
 
 def _as_many_as_possible(release: Release, rows: TrainingRows, grown: TreeStructure, n: IntArray) -> int:
@@ -184,6 +222,11 @@ def most_rows(release: Release, persons: Persons, places: Places) -> int:
 
 def fit_held_out(release: Release, encoder: Encoder, given: FitArguments) -> FittedCells:
     """Fit an encoder to a part of the persons, and count the cells of the others."""
+    if isinstance(given.X, Table) and given.X.grouping.is_uncut:
+        raise DataError(
+            f"uncut needs the cells of a FairTree (method='tree'); got {type(encoder).__name__}. Cut "
+            f"{given.X.a.name!r} into groups (cuts=...)."
+        )
     persons = find_persons(encoder, given.X, given.frame, needed=True)
     fitted, held_out = _divided(persons, release.random_state)
     if not (len(fitted) and len(held_out)):

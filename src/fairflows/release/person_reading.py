@@ -17,6 +17,7 @@ def persons_with_summaries(
     form: PanelForm, encoder: Encoder, X: RowsLike, sensitive_features: Role | None, persons: Persons | None
 ) -> tuple[pd.DataFrame, pd.Series | None, Persons]:
     """Return one row of summaries for each person, their groups, and the persons."""
+    form.check_linked(is_linked=False)
     frame = whole_frame(X)
     attribute, taken = find_attribute(encoder, X, frame, sensitive_features, needed=encoder.traits.needs_attribute)
     persons = find_persons(encoder, X, frame, needed=True) if persons is None else persons

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,15 +42,17 @@ from fairflows.release.fitted_cells import (
     held_out_parts,
     unfitted_encoder,
 )
-from fairflows.release.panel_law import PanelLaw
+from fairflows.release.panel_law import DrawnPanels, PanelLaw
 from fairflows.release.partitions import TreePartition
 from fairflows.release.person_reading import persons_with_summaries
 from fairflows.release.released_table import ReleasedTable, count_cells, warn_of_kept
 from fairflows.release.row_law import RowLaw
 from fairflows.release.score import cell_scores, releases_score
+from fairflows.table.columns import Schema
 from fairflows.table.frames import Frame, materialised
 from fairflows.table.keys import content_hashes
 from fairflows.table.ledger import Ledger, RowsSeen
+from fairflows.table.linked import LinkedTables
 from fairflows.table.panels import PERSON, PanelForm, Panels
 from fairflows.table.persons import Persons, check_most_rows
 from fairflows.table.table import Role, Table
@@ -72,6 +74,9 @@ class Release(TransformerMixin, BaseEstimator):
     **Without an identifier** a person who comes again cannot be recognised. Coins then exist only while `fit` or
     `fit_transform` runs. `transform` takes every row for a new person; rows of the training table are refused where
     their values identify them, and are not covered otherwise.
+
+    Proofs: [Two cuts](proofs.md#two-cuts), [Counted persons](proofs.md#counted-persons),
+    [Person cells](proofs.md#person-cells).
 
     Parameters
     ----------
@@ -191,6 +196,11 @@ class Release(TransformerMixin, BaseEstimator):
     n_features_in_ = property(lambda self: self.encoder_.n_features_in_)
 
     @property
+    def parents_schema(self) -> Schema:
+        """Schema of the first of two linked tables, which has one row of each person; without columns of one table."""
+        return Schema({}) if self.form_ is None or self.form_.parents is None else self.form_.parents
+
+    @property
     def _encoder(self) -> Encoder:
         return vars(self).get("encoder_") or self.encoder or FairTree()
 
@@ -225,13 +235,13 @@ class Release(TransformerMixin, BaseEstimator):
     def fit_transform(
         self, X: RowsLike, y: LabelsLike | None = None, *, sensitive_features: Role | None = None
     ) -> Frame:
-        """Fit the encoder and its cells, then release the same rows."""
+        """Fit the encoder and its cells, then release the same rows; two linked tables as a dict of both."""
         X = materialised(X)
         cells = self._fit(FitArguments.of(X, y, sensitive_features))
         if self.form_ is not None:  # persons have fresh numbers, in a random order
             cells = np.random.default_rng().permutation(cells)
         released, self.redrawn_ = self._drawn(cells)
-        return released if self.form_ is not None else as_input_type(X, released)
+        return as_input_type(X, released) if self.form_ is None else self._tables(released)
 
     def _fit(self, given: FitArguments) -> Cells:
         """Fit the encoder and its cells; return the cells of the rows, or of the persons."""
@@ -264,6 +274,8 @@ class Release(TransformerMixin, BaseEstimator):
         return Panels.of(table, vars(self).get("form_")) if self.unit == "person" else table
 
     def _of_units(self, given: FitArguments) -> FitArguments:
+        if self.unit == "row" and isinstance(given.X, LinkedTables):
+            raise DataError("Two linked tables are released by persons: unit must be 'person'; got 'row'.")
         if self.unit == "row":
             return given
         if not isinstance(given.X, Table) or given.y is not None or given.sensitive_features is not None:
@@ -336,7 +348,8 @@ class Release(TransformerMixin, BaseEstimator):
                     f"Column {both[0]!r} has the name of the score of the label: rename it, or release no score "
                     "(with_score=False; score=False or --no-score of `share`)."
                 )
-            types |= {str(name): dtype for name, dtype in self.cell_scores_.dtypes.items()}
+            if self.form_ is None or self.form_.names is None:  # else they stand in the persons' own rows
+                types |= {str(name): dtype for name, dtype in self.cell_scores_.dtypes.items()}
         self.output_ = EncodedColumns(types, law.schema)
 
     def _panel_law(self, found: FittedCells, panels: Panels) -> PanelLaw:
@@ -396,13 +409,14 @@ class Release(TransformerMixin, BaseEstimator):
         return rows
 
     def transform(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Frame:
-        """Release rows; the result is the kind of table that X is."""
+        """Release rows; the result is the kind of table that X is, or a dict of two linked tables."""
         X = materialised(X)
         rows = self.read(X, sensitive_features)
         if rows.persons.named:  # a certificate is about so many rows of a person
             check_most_rows(rows.persons.rows_each(), self.most_rows_ or 1, MORE_ROWS)
         if self.form_ is not None:
-            released = self.draw(np.random.default_rng().permutation(self.cells(rows)))
+            cells = np.random.default_rng().permutation(self.cells(rows))
+            released = self._tables(self._drawn(cells)[0])
         else:
             released = as_input_type(X, self.encode(rows))
         rows.outside.warn()
@@ -445,35 +459,47 @@ class Release(TransformerMixin, BaseEstimator):
 
         Of persons with all of their rows, these are the summaries of the rows that are drawn for each of them.
         """
-        return self.summaries(self.draw(self.cells(rows)))
+        return self.summaries(*self._drawn(self.cells(rows))[0])
 
-    def summaries(self, released: pd.DataFrame) -> pd.DataFrame:
+    def summaries(self, released: pd.DataFrame, parents: pd.DataFrame | None = None) -> pd.DataFrame:
         """Return one row for each unit: rows as they are, and of a table of panels one row for each person.
 
-        The label of a person is that of the last row, as in `Panels`.
+        The label of a person is that of the last row, as in `Panels`. Of two linked tables `parents` has the own row of
+        each person.
         """
         if self.form_ is None or self.law_ is None:
             return released
         owner = released[PERSON].to_numpy() - 1
         n, rows = int(owner.max(initial=-1)) + 1, released[list(self.form_.schema.kinds)]
-        found = self.form_.summaries(rows, owner, n)
+        own, labels = None, dict[str, Any]()
+        if parents is not None and self.form_.parents is not None:
+            n, own = len(parents), parents[list(self.form_.parents.kinds)]
+            labels = {name: parents[name].array for name in parents if name not in (PERSON, *own)}
+        found = self.form_.summaries(rows, owner, n, own)
         others = [name for name in released if name not in (PERSON, *rows)]  # labels, and their scores
-        labels = {name: self.form_.last(released[name], rows, owner, n).array for name in others}
+        labels |= {name: self.form_.last(released[name], rows, owner, n).array for name in others}
         return found.assign(**labels)
 
     def draw(self, cells: Cells) -> pd.DataFrame:
         """Return the numbers of cells, or a row drawn from each; of cells of persons, all of their rows."""
-        return self._drawn(cells)[0]
+        return self._drawn(cells)[0][0]
 
-    def _drawn(self, cells: Cells) -> tuple[pd.DataFrame, int]:
-        """Return the same, and how many rows were drawn again because they broke a rule."""
+    def _tables(self, drawn: tuple[pd.DataFrame, ...]) -> pd.DataFrame | dict[str, pd.DataFrame]:
+        """Return what was drawn; two linked tables by their names, the one with one row of each person first."""
+        names = None if self.form_ is None else self.form_.names
+        return drawn[0] if names is None or len(drawn) == 1 else dict(zip(names, reversed(drawn), strict=True))
+
+    def _drawn(self, cells: Cells) -> tuple[tuple[pd.DataFrame, ...], int]:
+        """Return the same, and of two linked tables the other one; how many rows were drawn again because of rules."""
         if self.law_ is None:
-            return pd.DataFrame({"cell": cells}), 0
-        drawn, n_redrawn = (found := self.law_.draw(cells)).rows, found.n_redrawn
-        of_row = cells if self.form_ is None else cells[drawn[PERSON].to_numpy() - 1]
+            return (pd.DataFrame({"cell": cells}),), 0
+        found = self.law_.draw(cells)
+        parents = found.parents if isinstance(found, DrawnPanels) else None
+        drawn = (found.rows,) if parents is None else (found.rows, parents)
+        of_row = cells if self.form_ is None else cells[drawn[-1][PERSON].to_numpy() - 1]
         for name, score in () if self.cell_scores_ is None else self.cell_scores_.items():
-            drawn[name] = score.to_numpy()[of_row]
-        return drawn, n_redrawn
+            drawn[-1][name] = score.to_numpy()[of_row]
+        return drawn, found.n_redrawn
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
         """Predict the label from each released row, a class or a number."""

@@ -49,7 +49,9 @@ class RowLaw:
     Columns that follow from others are computed (`fairflows.release.derived_columns`).
 
     A row is drawn from nothing but a cell and fresh randomness, so a certificate of the cell covers the row, however
-    well or badly the law fits (data-processing inequality). The law never sees the sensitive attribute.
+    well or badly the law fits. The law never sees the sensitive attribute.
+
+    Proof: [Rows drawn from a cell](proofs.md#rows-drawn-from-a-cell).
 
     No row is drawn that only one training person has: with or without the label, such a row is drawn again. Neither is
     a category or a gap that only one training person has, nor a number of one person that is the smallest or largest of

@@ -16,6 +16,9 @@ ASSUMPTIONS = {
     "of the table come from; persons of the table {kept}.",
     "one tree": "The bound is about one tree, fixed beforehand. A tree that was chosen among m by its bounds has m "
     "times the probability of error.",
+    "ranks": "{column} is hidden by way of {narrow} narrow groups, whose edges were chosen by other persons than the "
+    "cuts, and which count alike: the rank of {column} is that among persons of whom as many are in each of them. A "
+    "narrow group of which the table holds one value has that value alone.",
     "drawn": "A released row is drawn anew each time from a law of rows given the cell, which is the same for every "
     "group. The row reveals no more about the group than the cell does, so the bounds of the cell cover the row.",
     "drawn together": "All rows of a person, their number and their times are drawn anew from a law of panels given "

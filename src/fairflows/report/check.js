@@ -132,7 +132,7 @@ function tableStatement(counts, persons) {
   const found = [0.01, 0.1, 0.5].map((f) => [String(f), knownShare(table, f, weights)]);
   const delta = largest(pairsOf(table.map(shares)).map((pair) => distance(...pair)));
   return {
-    ...DEFAULTS, about: "table", by: "counted", distance: delta, observed: delta, counts, persons,
+    about: "table", by: "counted", distance: delta, observed: delta, counts, persons,
     known: Object.fromEntries(found.map(([f, { mean }]) => [f, mean])), known_half: found[2][1].point,
   };
 }
@@ -147,7 +147,7 @@ function heldOutStatement({ law, given, counts, delta }) {
   const together = Math.sqrt((L / 2) * sum(n.map((x) => 1 / x)));
   const upper = largest(far.map((d, i) => d + (together < largest(apart) ? together : apart[i])));
   const found = { distance: Math.min(1, upper), observed: Math.min(1, largest(far)) };
-  return { ...DEFAULTS, about: "population", by: "held-out", law, given, counts, delta, ...found };
+  return { about: "population", by: "held-out", law, given, counts, delta, ...found };
 }
 
 /** Uniform numbers in (0, 1): sfc32 with a fixed seed. */
@@ -199,19 +199,17 @@ function blocksBound(blocks, delta) {
 
 function blocksStatement({ blocks, delta }) {
   const persons = Object.fromEntries(Object.entries(blocks).map(([group, b]) => [group, sum(b) - 1]));
-  return { ...DEFAULTS, about: "population", by: "blocks", blocks, delta, persons, distance: blocksBound(Object.values(blocks), delta) };
+  return { about: "population", by: "blocks", blocks, delta, persons, distance: blocksBound(Object.values(blocks), delta) };
 }
 
 // The certificate ---------------------------------------------------------------------------------------------------
 
 const FOUND_BY = {
-  table: ["counted"], population: ["blocks", "held-out"], "new persons": ["test"], model: ["model"],
-  attack: ["adversary"], density: ["adversary"],
+  table: ["counted", "undisclosed"], together: ["undisclosed"], "table rank": ["undisclosed"],
+  population: ["blocks", "narrow blocks", "held-out"], "population rank": ["narrow blocks"], "new persons": ["test"],
+  model: ["model"], attack: ["adversary"], density: ["adversary"],
 };
-const DEFAULTS = {
-  law: "row", given: null, group: null, observed: null, delta: 0, counts: null, blocks: {}, known: {},
-  known_half: null, persons: {}, p_value: null, source: "", met: null,
-};
+const isUnknown = (s) => !(s.about in FOUND_BY);  // to this script: the schema has statements that came after it
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 const result = (what, verdict, text) => ({ what, verdict, text });
 
@@ -222,13 +220,15 @@ function readCertificate(text, schema) {
   const names = certificate.statements.map((s) => [s.about, s.group ?? s.law, s.given].join(" "));
   if (new Set(names).size < names.length) throw new Error("it states the same thing twice");
   for (const s of certificate.statements) {
+    if (isUnknown(s)) continue;
     if (!FOUND_BY[s.about].includes(s.by)) throw new Error(`it cannot state ${s.about} by ${s.by}`);
     if ((s.about === "density") !== (s.group !== null)) throw new Error(`it states ${s.about} of the group ${s.group}`);
   }
   const isDay = (text) => !Number.isNaN(Date.parse(text)) && new Date(text).toISOString().slice(0, 10) === text;
   const until = certificate.about.valid_until, wrong = [certificate.issued, until].find((text) => !isDay(text));
   if (wrong !== undefined && wrong !== "until refuted") throw new Error(`${wrong} is not a day`);
-  return certificate;
+  const blank = fitted({ about: "table", by: "", distance: 0 }, schema.$defs.Statement, schema, "a statement");
+  return { ...certificate, blank };
 }
 
 /** Of two values under one name JSON.parse would take the last, another reader the first. */
@@ -296,12 +296,19 @@ function* checkStatements(c) {
     if (wrongError) return;
   }
   for (const s of c.statements) {
-    if (s.about === "table") yield* compared(c, s, tableStatement(s.counts, s.persons), 0);
+    if (isUnknown(s)) yield result(`bound, ${s.about}`, "UNKNOWN", "This page does not know statements of this kind.");
+    else if (s.by === "undisclosed" && s.about !== "table rank") yield result(`bound, ${s.about}`, "note", `Δ = ${s.distance}. Its counts are not printed, because beside earlier ones they would tell who came and left.`);
+    else if (s.about === "table") yield* compared(c, s, tableStatement(s.counts, s.persons), 0);
     else if (s.by === "blocks") yield* compared(c, s, blocksStatement(s), TOLERANCE_OF_DRAWS);
+    else if (s.by === "undisclosed" || s.by === "narrow blocks") {
+      const text = `It states ${s.distance.toFixed(6)}, which cannot be known from here: \`fairflows check\` or the producer can tell.`;
+      yield result(`bound, ${saidOf(s, c)}`, "note", text);
+    }
     else if (s.about === "population") yield* compared(c, s, heldOutStatement(s), 0);
   }
-  const status = statusOf(c), unmet = c.statements.find((s) => s.met !== isMet(s, c.target));
-  if (status !== c.status) yield result("status", "FAILED", `The bounds make it ${status}; it says ${c.status}.`);
+  const status = statusOf(c), unmet = c.statements.find((s) => !isUnknown(s) && s.met !== isMet(s, c.target));
+  if (status !== c.status && c.statements.some(isUnknown)) yield result("status", "UNKNOWN", `${status} follows from the bounds that this page knows; it says ${c.status}.`);
+  else if (status !== c.status) yield result("status", "FAILED", `The bounds make it ${status}; it says ${c.status}.`);
   else if (unmet) yield result("status", "FAILED", `It says met = ${unmet.met} of ${saidOf(unmet, c)}, which is wrong.`);
   else yield result("status", "ok", `${status} follows from the bounds.`);
 }
@@ -312,9 +319,10 @@ function* compared(c, stated, again, ofDraws) {
   const within = ofDraws ? `, within ${100 * ofDraws} % because it is found by random draws` : "";
   const known = stated.known_half === null ? "" : `; with half of the groups known Δ ≤ ${again.known_half.toFixed(6)}`;
   if (isClose) yield result(`bound, ${about}`, "ok", `Δ = ${again.distance.toFixed(6)}${known} follows from the counts, as it says${within}.`);
-  for (const name of differing(stated, again, TOLERANCE)) {
+  const whole = { ...c.blank, ...again };
+  for (const name of differing(stated, whole, TOLERANCE)) {
     if (name === "distance" && isClose) continue;
-    const text = `${name} = ${JSON.stringify(again[name])} follows from the counts; it says ${JSON.stringify(stated[name])}.`;
+    const text = `${name} = ${JSON.stringify(whole[name])} follows from the counts; it says ${JSON.stringify(stated[name])}.`;
     yield result(`${name === "distance" ? "bound" : name}, ${about}`, "FAILED", text);
   }
 }
@@ -331,15 +339,18 @@ function saidOf(s, c) {
 
 function isMet(s, target) {
   if (["attack", "density", "new persons"].includes(s.about) || s.given !== null || target === null) return null;
-  if (s.about !== "table") return s.distance <= target;
+  if (!["table", "together", "table rank"].includes(s.about)) return s.distance <= target;
   const hasFew = s.counts !== null && Object.values(s.counts.merged).some((n) => n !== 0);
   return s.distance <= target && s.known_half !== null && s.known_half <= target && !hasFew;
 }
 
 function statusOf(c) {
   const [tested, attack, model, headline] = [find(c, "new persons"), find(c, "attack"), find(c, "model"), headlineOf(c)];
+  const ofRank = find(c, "table rank");
   if (tested && tested.p_value !== null && tested.p_value < 0.001) return "REFUTED";
-  if (headline && isWithin(headline, isMet(headline, c.target))) return "CERTIFIED";
+  const isRankWithin = !ofRank || isWithin(ofRank, isMet(ofRank, c.target));
+  const isCertified = [headline, find(c, "together") ?? headline].every((s) => s && isWithin(s, isMet(s, c.target)));
+  if (isCertified && isRankWithin) return "CERTIFIED";
   if (attack && model && attack.distance > model.distance) return "REFUTED";
   return model && isWithin(model, isMet(model, c.target)) ? "MODEL_ONLY" : "NOT_MET";
 }
@@ -366,10 +377,13 @@ function faultOfCounts(c) {
 }
 
 function faultOfStatement(s, c, groups, sameNumbers) {
-  const isSampled = s.by === "held-out" || s.by === "blocks", k = c.n_cells ?? 0;
+  if (isUnknown(s)) return "";
+  const isSampled = ["held-out", "blocks", "narrow blocks"].includes(s.by), k = c.n_cells ?? 0;
   if (c.released === "latent" && ["table", "population"].includes(s.about)) return "It counts cells, which say nothing about a latent";
   if (c.labels.length && s.by === "blocks") return "The law of cells says nothing about true labels, which are released, too";
   if ((s.counts === null) !== !["counted", "held-out"].includes(s.by)) return "Its distance and its counts do not belong together";
+  if ((s.by === "undisclosed" || s.about === "together") && !c.previous.length) return "It states releases together, and names no earlier one";
+  if (s.by === "undisclosed") return "";
   if (s.about === "table") {
     const persons = Object.entries(s.persons);
     if (!sameNumbers(s.counts.n) && c.statements.every((other) => other.by !== "held-out")) {
@@ -384,7 +398,7 @@ function faultOfStatement(s, c, groups, sameNumbers) {
     if (blocks.some((b) => !b.length || b.some((x) => x < 1))) return "A number of blocks is below 1";
     if (!find(c, "table") || blocks[0].length !== c.n_cells) return "The blocks are not of the cells that were counted";
     const cut = (group) => sum(s.blocks[group]) - 1;
-    if (groups.some((g) => cut(g) !== s.persons[g] || cut(g) > c.n[g])) return "The blocks are not those of the persons that it names";
+    if (groups.some((g) => cut(g) !== s.persons[g] || (cut(g) > c.n[g] && !c.previous.length))) return "The blocks are not those of the persons that it names";
   }
   if (s.counts !== null) {
     const { n, cells, counts, merged } = s.counts, rows = Object.values(counts);
@@ -394,16 +408,16 @@ function faultOfStatement(s, c, groups, sameNumbers) {
     if ([...cells, ...rows.flat(), ...Object.values(merged)].some((x) => x < 0)) return "A count is negative";
     if (groups.some((g) => sum(counts[g]) + merged[g] !== n[g])) return "The counts do not sum up to the number of persons of each group";
   }
-  const isExact = ["table", "population"].includes(s.about) && (s.delta > 0) !== isSampled;
+  const isExact = ["table", "population", "population rank"].includes(s.about) && (s.delta > 0) !== isSampled;
   return isExact || s.delta >= 1 ? "delta must be a probability, and 0 where nothing is left to chance" : "";
 }
 
 function faultOfSpending(c) {
   if (!(c.delta > 0 && c.delta < 1)) return "delta must be between 0 and 1.";
   const allowed = c.look ? (c.delta * 6) / (Math.PI * c.look) ** 2 : c.delta, spent = new Map();
-  for (const s of c.statements.filter((each) => each.about === "population")) {
-    if ((s.by === "blocks") !== (c.look === 0)) return "Counting looks at held-out persons; trees look at none.";
-    const name = `a random ${s.law}${s.given === null ? "" : ", given the labels"}`;
+  for (const s of c.statements.filter((each) => ["population", "population rank"].includes(each.about))) {
+    if (["blocks", "narrow blocks"].includes(s.by) !== (c.look === 0)) return "Counting looks at held-out persons; trees look at none.";
+    const name = s.about === "population rank" ? "a rank" : `a random ${s.law}${s.given === null ? "" : ", given the labels"}`;
     spent.set(name, (spent.get(name) ?? 0) + s.delta);
   }
   const wrong = [...spent].find(([, found]) => Math.abs(found - allowed) > 1e-9);
@@ -525,6 +539,14 @@ async function contentsDigest({ header, rows }, kinds) {
   return hex(await sha256(body));
 }
 
+/** The certificate as it is about a file, which may be one of two linked tables. */
+async function ofFile(c, { name, bytes }) {
+  if (!c.parents) return c;
+  const columns = Object.keys(c.parents.kinds), table = await readCsv(name, bytes, columns).catch(() => null);
+  const isParents = table && same([...table.header].sort(), [...columns].sort());
+  return isParents ? { ...c, contents: c.parents, columns } : { ...c, counted_file: "" };
+}
+
 async function* checkFile(c, { name, bytes }, hasCounts) {
   const found = hex(await sha256(bytes)), named = Object.keys(c.released_files).find((file) => c.released_files[file] === found);
   const isCsv = /\.(csv|tsv|txt|data)(\.gz)?$/i.test(name);
@@ -603,8 +625,9 @@ async function check(text, schema, file) {
     results.push(result("validity", "FAILED", `Its issuer states that it was valid until ${until}.`));
   }
   results.push(result("author", "note", "Nothing here shows who wrote it, nor this page: get both from the producer directly."));
+  c.previous.forEach((sha256, i) => results.push(result("previous", "note", `Release ${i + 1} of ${c.previous.length + 1}: its certificate (SHA-256 ${sha256.slice(0, 12)}…) is not here.`)));
   const hasCounts = results.every(({ what, verdict }) => what !== "counts" || verdict !== "FAILED");
-  if (file) for await (const found of checkFile(c, file, hasCounts)) results.push(found);
+  if (file) for await (const found of checkFile(await ofFile(c, file), file, hasCounts)) results.push(found);
   if (c.releases > 1) results.push(result("releases", "note", `It is release ${c.releases} of these rows, by the producer's record. Two, linked, may tell the group.`));
   if (c.statements.some((s) => ["model", "attack", "new persons"].includes(s.about))) {
     results.push(result("not checked", "note", "The model-based bound, the attack and tests do not follow from counts: they are taken on trust."));
@@ -630,9 +653,11 @@ async function show(files) {
     const bytes = table && new Uint8Array(await table.arrayBuffer());
     const results = await check(text, JSON.parse(document.getElementById("schema").textContent), table && { name: table.name, bytes });
     const failed = results.filter(({ verdict }) => verdict === "FAILED").length;
-    const isOpen = results.some(({ verdict }) => verdict === "UNKNOWN");
+    const open = results.filter(({ verdict }) => verdict === "UNKNOWN").map(({ what }) => what);
     said.textContent = failed ? `Do not rely on this: ${failed} ${failed > 1 ? "checks" : "check"} failed.`
-      : isOpen ? "The numbers agree; that this file belongs to the certificate is only claimed." : "All checks passed.";
+      : !open.length ? "All checks passed."
+      : open.includes("file") ? "The numbers agree; that this file belongs to the certificate is only claimed."
+      : `What this page knows agrees; ${open.join("; ")} cannot be known from here.`;
     for (const { what, verdict, text: reason } of results) {
       const [item, mark] = [document.createElement("li"), document.createElement("b")];
       item.className = verdict;

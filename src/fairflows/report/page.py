@@ -177,6 +177,7 @@ def settings_of(model: Model) -> dict[str, str]:
 
 
 def _data(table: Table, split: str, notes: list[str]) -> Contents:
+    table = table.in_halves()
     summary, grouping = table.summary(), table.grouping
     rates = [name for name in summary if name.startswith("P(")]
     columns = table.columns().reset_index(names="name")[["name", "kind", "values", "missing", "range"]]

@@ -113,9 +113,34 @@ def _says_attack(s: Statement, c: Certificate) -> str:
     return f"No adversary was shown to beat a blind guess; the most promising was {s.source}."
 
 
+def column_of(c: Certificate) -> str:
+    """Return the sensitive columns as a text."""
+    return " and ".join(c.sensitive)
+
+
+_TO_COME = StatementWords(
+    name=lambda s, c: "persons to come",
+    text=lambda s, c: f"{_bounds(s, c)}, with probability {100 * (1 - s.delta):g} %",
+    says=lambda s, c: (
+        f"From the shared row{'s' * (c.released == 'panel')} of a person who is encoded later, nobody does better, "
+        "for whatever task."
+    ),
+)
+
 STATEMENTS: dict[tuple[str, str], StatementWords] = {
     ("table", "counted"): StatementWords(name=lambda s, c: "this table", text=_text_of_table, says=_says_table),
     ("table", "undisclosed"): StatementWords(name=lambda s, c: "this table", text=_text_of_table, says=_says_table),
+    ("table rank", "undisclosed"): StatementWords(
+        name=lambda s, c: "  its rank",
+        text=lambda s, c: (
+            f"correlation ≤ {rounded_up(s.distance)}, counted, of anything in a row with the rank of {column_of(c)} "
+            f"(knowing it of 50 %: ≤ {rounded_up(s.known['0.5'])})"
+        ),
+        says=lambda s, c: (
+            f"No function of a row of this table has a larger correlation with the rank of {column_of(c)}. Knowing it "
+            f"of a random half: {rounded_up(s.known['0.5'])}."
+        ),
+    ),
     ("together", "undisclosed"): StatementWords(
         name=lambda s, c: "all releases",
         text=lambda s, c: (
@@ -127,12 +152,17 @@ STATEMENTS: dict[tuple[str, str], StatementWords] = {
             "in all of them."
         ),
     ),
-    ("population", "blocks"): StatementWords(
-        name=lambda s, c: "persons to come",
-        text=lambda s, c: f"{_bounds(s, c)}, with probability {100 * (1 - s.delta):g} %",
+    ("population", "blocks"): _TO_COME,
+    ("population", "narrow blocks"): _TO_COME,
+    ("population rank", "narrow blocks"): StatementWords(
+        name=lambda s, c: "  their rank",
+        text=lambda s, c: (
+            f"correlation ≤ {rounded_up(s.distance)} of anything in a row with the rank of {column_of(c)}, with "
+            f"probability {100 * (1 - s.delta):g} %"
+        ),
         says=lambda s, c: (
-            f"From the shared row{'s' * (c.released == 'panel')} of a person who is encoded later, nobody does better, "
-            "for whatever task."
+            "No function of the shared row of a person who is encoded later has a larger correlation with the rank of "
+            f"{column_of(c)}."
         ),
     ),
     ("new persons", "test"): StatementWords(
@@ -251,6 +281,8 @@ def taken_by_size(c: Certificate) -> str:
     """Say that the target was taken for the number of persons, if it was, and what the usual one would allow."""
     if c.target_by == "user":
         return ""
+    if c.find("table rank") is not None:
+        return f" (taken for {sum(c.n.values()):,} persons)"
     table = c.find("table")
     persons = list((table.persons if table is not None and table.persons else c.n).values())
     usual = plan_cells(persons, TARGETS[0], c.delta) if c.target != TARGETS[0] else None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairflows.bounds.derived import rounded_up
 from fairflows.report.numbers import percent, percent_at_least
 from fairflows.report.statement_words import guess_of, heading, taken_by_size
 from fairflows.report.verdict import leaving_out_would_do, not_covered, other_risks, remedies
@@ -82,6 +83,9 @@ def guesses(shared: Shared) -> list[tuple[str, str]]:
     if c.cell_upper is not None:
         after, confidence = guess_of(c.cell_upper), f"{100 * (1 - c.delta):g} %"
         found.append(("to come", f"at most {after}, for anybody, of persons to come ({confidence} confidence)"))
+    rank = c.rank_upper
+    if rank is not None:
+        found.append(("rank", f"correlation at most {rounded_up(rank)} with anything in rows of persons to come"))
     if shared.audit is not None:
         reached = percent_at_least((1 + shared.audit.attack_lower) / 2)
         found.append(("tried", f"at least {reached}, reached by an actual attack ({shared.audit.best})"))
@@ -89,13 +93,14 @@ def guesses(shared: Shared) -> list[tuple[str, str]]:
 
 
 def which_file_goes_where(shared: Shared, out: Path, name: str) -> str:
-    """Return which files of a saved result may leave, and which stay; `name` is the file to share."""
-    files = f"{out / name}, {out / 'certificate.json'}, {out / 'report-public.html'}"
+    """Return which files of a saved result may leave, and which stay; `name` is the file to share, or one of two."""
+    released, check = list(shared.certificate.released_files), f"{out / 'certificate.json'} {out / name}"
+    files = ", ".join(str(out / file) for file in (*released, "certificate.json", "report-public.html"))
     return "\n".join(
         [
             f"Share        {files}" if shared.meets_target else f"Not yet      {files}: the target is not reached",
             f"Keep         {out / 'report.html'}, {out / 'report.json'}",
             f"Never share  {out / 'model'}: with it and its key persons can be told apart",
-            f"To check     fairflows check {out / 'certificate.json'} {out / name}",
+            f"To check     fairflows check {check if len(released) == 1 else out}",
         ]
     )

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 from fairflows.bounds.planning import CellPlan, plan_cells
 from fairflows.bounds.shared_table import drawn_rates_upper_bound
 from fairflows.report.numbers import at_least, at_most, percent, percent_at_least, percent_at_most
-from fairflows.report.statement_words import STATEMENTS, guess_of, meaning, taken_by_size
+from fairflows.report.statement_words import STATEMENTS, column_of, guess_of, meaning, taken_by_size
 
 if TYPE_CHECKING:
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.statements import Statement
+
+
+RANKS = ("table rank", "population rank")
+"""Statements about a correlation, and not about a distance."""
 
 
 def light(c: Certificate) -> dict[str, str]:
@@ -89,6 +93,7 @@ def achieved(c: Certificate) -> list[str]:
         f"This table: a person who looks at {one_of}, and was not told {c.attribute} of {unit}s in it, is not expected "
         f"to {who} more than {guess_of(table.distance)} of the time (both groups counted alike; 50 % is guessing).",
         *_linked(c),
+        *_of_ranks(c),
         f"This is counted, not estimated: {drawn.get(c.released, 'every row is the number of')} a cell, and {matched}.",
     ]
     if population is None:
@@ -100,6 +105,23 @@ def achieved(c: Certificate) -> list[str]:
         f"{'' if c.has_two_groups else ', between the worst pair of groups'}{missed}. "
         f"This holds with a probability of {100 * (1 - population.delta):g} %, for every method, if they come from the "
         "same population.",
+    ]
+
+
+def _of_ranks(c: Certificate) -> list[str]:
+    """State the correlation with the rank of an attribute that is not cut."""
+    of_table, to_come = c.find("table rank"), c.find("population rank")
+    if of_table is None:
+        return []
+    later = ""
+    if to_come is not None:
+        later = (
+            f"; in rows of persons to come none above {at_most(to_come.distance)}, with a probability of "
+            f"{100 * (1 - to_come.delta):g} %"
+        )
+    return [
+        f"{column_of(c)} was not cut into groups. Nothing in a row of this table has a correlation above "
+        f"{at_most(of_table.distance)} with its rank{later}."
     ]
 
 
@@ -160,6 +182,8 @@ def remedies(c: Certificate) -> list[str]:
     """Name the reason for a missed target, and the effect of each remedy; empty if it is met."""
     if c.status != "NOT_MET" or c.released == "latent" or len(c.n) < 2:
         return []
+    if c.find("table rank") is not None:
+        return [f"{column_of(c)} is not cut (uncut=...): state a higher target, or cut it into groups (cuts=...)."]
     (small, fewest), *others = sorted(c.n.items(), key=lambda item: item[1])
     found = [f"The smallest group decides how much can be promised: {small}, with {fewest:,} persons."]
     table, sizes = c.find("table"), [n for _, n in others]
@@ -203,12 +227,13 @@ def statement_rows(c: Certificate) -> list[dict[str, str | bool]]:
             continue
         said = STATEMENTS[s.about, s.by]
         name = said.name(s, c).strip()
+        letter = "r" if s.about in RANKS else "Δ"
         relation = "≥" if s.is_lower else "=" if s.about == "table" else "≤"
         rows.append(
             {
                 "name": name[0].upper() + name[1:],
-                "bound": f"Δ {relation} {at_least(s.distance) if s.is_lower else at_most(s.distance)}",
-                "accuracy": _guess(s, c) if s.group is None else "–",
+                "bound": f"{letter} {relation} {at_least(s.distance) if s.is_lower else at_most(s.distance)}",
+                "accuracy": "–" if s.group is not None or s.about in RANKS else _guess(s, c),
                 "says": said.says(s, c) + (f" Probability of error: {percent_at_most(s.delta)}." if s.delta else ""),
                 "in_appendix": said.in_appendix,
             }

@@ -34,6 +34,13 @@ OTHER = "other"
 MISSING = "missing"
 """The name of the group, or label, of rows in which it is missing, where these are kept."""
 
+MOST_NARROW = 40
+"""Narrow groups of an attribute that is not cut, at most: the ranks inside of them count little (1/40)."""
+
+_FEWEST_NARROW = 8
+_PERSONS_OF_NARROW = 50
+_DIGITS = 4  # of an edge between narrow groups, which shall be no person's own value
+
 MissingGroup = Literal["error", "drop", "group"]
 MissingLabel = Literal["error", "drop", "keep"]
 
@@ -56,6 +63,9 @@ class Grouping:
         The final name of every group if small groups were merged, else empty.
     missing : bool
         Whether a missing value makes a group of its own, "missing".
+    wide : int or None
+        Of an attribute that is not cut: how many of the narrow groups between its cut points hold several values. Its
+        groups are then their numbers. None where the groups are meant as such.
 
     Examples
     --------
@@ -68,10 +78,31 @@ class Grouping:
     cuts: dict[str, list[float]] = field(default_factory=dict)
     merged: dict[str, str] = field(default_factory=dict)
     missing: bool = False
+    wide: int | None = None
 
     def __post_init__(self) -> None:
         if not (self.kinds and all(self.cuts.values()) and set(self.cuts) <= set(self.kinds)):
             raise DataError("A grouping needs at least one column, and cut points for columns that it has.")
+
+    @property
+    def is_uncut(self) -> bool:
+        """Whether the groups are narrow ones of an attribute that is not cut."""
+        return self.wide is not None
+
+    @property
+    def n_narrow(self) -> int:
+        """Number of narrow groups of an attribute that is not cut."""
+        return len(next(iter(self.cuts.values()))) + 1
+
+    @property
+    def halves(self) -> list[str]:
+        """The names of the lower and the upper half of the narrow groups."""
+        points = next(iter(self.cuts.values()))
+        return _cut_names([points[self.n_narrow // 2 - 1]])
+
+    def half_of(self, narrow: npt.ArrayLike) -> npt.NDArray[np.intp]:
+        """Return 0 for the numbers of narrow groups in the lower half, and 1 for the others."""
+        return (np.asarray(narrow) >= self.n_narrow // 2).astype(np.intp)
 
     @property
     def notes(self) -> list[str]:
@@ -85,6 +116,12 @@ class Grouping:
         return self._notes_on_values() + [f"small groups are one group, {group!r}" for group in self._parts_of_merged()]
 
     def _notes_on_values(self) -> list[str]:
+        if self.is_uncut:
+            low, high = self.halves
+            return [
+                f"{next(iter(self.cuts))} is not cut: the statements are about its rank, and about {low!r} against "
+                f"{high!r}, which is its median"
+            ]
         found = [f"{name} was cut into groups: {', '.join(_cut_names(points))}" for name, points in self.cuts.items()]
         if self.missing:
             found.append(f"rows without {' or '.join(self.kinds)} are a group of their own, {MISSING!r}")
@@ -112,6 +149,9 @@ class Grouping:
         index, name = columns.index, " and ".join(map(str, columns))
         columns = _of_one_type(columns.set_axis(list(self.kinds), axis=1))
         columns = Schema(self.kinds).apply(columns)
+        if self.is_uncut:
+            column, points = next(iter(self.cuts.items()))
+            return _places(column, columns[column], points).set_axis(index).rename(name)
         parts = {
             column: _cut(column, columns[column], self.cuts[column]) if column in self.cuts else _plain(columns[column])
             for column in self.kinds
@@ -161,6 +201,55 @@ def make_grouping(
     if not merge_small:
         return grouping
     return replace(grouping, merged=_merged(grouping.apply(columns), merge_small, identifier))
+
+
+def uncut_grouping(column: pd.Series, chose: npt.NDArray[np.bool_], n_persons: int) -> Grouping:
+    """Make narrow groups of a column of numbers that is not cut, by the values of some rows.
+
+    Parameters
+    ----------
+    column : Series
+        The sensitive column, without missing values.
+    chose : array of bool
+        Rows whose values choose the edges. The groups of the others then do not depend on their values.
+    n_persons : int
+        Number of persons in the table.
+    """
+    name = str(column.name)
+    column = of_one_type(column).rename(name)
+    if not is_number(column.dtype):
+        raise DataError(f"uncut needs a column of numbers; {name!r} holds {kind_of_values(column)}.")
+    check_column(name, column)
+    values = single_precision(column.to_numpy(dtype=np.float64)).astype(np.float64)
+    most = min(MOST_NARROW, n_persons // _PERSONS_OF_NARROW)
+    points = _edges(values[chose], most)
+    if most < _FEWEST_NARROW or len(points) + 1 < _FEWEST_NARROW:
+        raise DataError(
+            f"uncut needs {_FEWEST_NARROW * _PERSONS_OF_NARROW} persons and {_FEWEST_NARROW} different values, to make "
+            f"{_FEWEST_NARROW} narrow groups; column {name!r} has {n_persons:,} persons and "
+            f"{len(np.unique(values)):,} values. Cut it into groups (cuts={{{name!r}: [...]}})."
+        )
+    points = _cut_points(name, column, points)
+    place = np.digitize(values, single_precision(points))
+    distinct = np.unique(np.stack([place, values]), axis=1)[0]
+    wide = int((np.unique(distinct, return_counts=True)[1] > 1).sum())
+    return Grouping({name: kind_of_values(column)}, {name: points}, wide=wide)
+
+
+def _edges(values: npt.NDArray[np.float64], most: int) -> list[float]:
+    """Return edges, of few digits, between at most so many groups of nearly equal size, or larger."""
+    distinct, counts = np.unique(values, return_counts=True)
+    points: list[float] = []
+    fewest, inside = len(values) / max(most, 1), 0
+    left = len(values)
+    for value, count in zip(distinct.tolist(), counts.tolist(), strict=True):
+        edge = float(f"{value:.{_DIGITS}g}")
+        if inside >= fewest and left >= fewest and edge > (points or [distinct[0]])[-1]:
+            points.append(edge)
+            inside = 0
+        inside += count
+        left -= count
+    return points
 
 
 def rows_kept(
@@ -256,12 +345,19 @@ def _cut_names(points: Sequence[float]) -> list[str]:
 
 def _cut(name: str, column: pd.Series, points: Sequence[float]) -> pd.Series:
     """Return the group of each value, the same whether a file holds it as a float of 32 or of 64 bits."""
+    place = _places(name, column, points)
+    group = np.array(_cut_names(points), dtype=object)[place.fillna(0).astype(np.intp)]
+    return pd.Series(group, index=column.index, dtype=object).where(column.notna())
+
+
+def _places(name: str, column: pd.Series, points: Sequence[float]) -> pd.Series:
+    """Return the number of the interval that each value is in."""
     check_column(name, column)
     if column.dtype == np.float16:
         raise DataError(f"Column {name!r} must hold floats of at least 32 bits to be cut into groups; got float16.")
     place = np.digitize(single_precision(floats(column)), single_precision(points))
-    group = np.array(_cut_names(points), dtype=object)[place]
-    return pd.Series(group, index=column.index, dtype=object).where(column.notna())
+    found = pd.Series(place, index=column.index)
+    return found if column.notna().all() else found.where(column.notna())
 
 
 def _plain(column: pd.Series) -> pd.Series:

@@ -87,10 +87,11 @@ def _finite(text: str) -> float:
 
 
 def _with_names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r:.40} stands twice")
+    found = dict[str, Any]()
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the name {name!r:.40} stands twice")
+        found[name] = value
     return found
 
 

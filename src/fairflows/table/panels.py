@@ -17,7 +17,7 @@ import pandas as pd
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import Schema, distinct_values, floats, has_order, missing, numbers, order_of, shown
-from fairflows.table.keys import Secret
+from fairflows.table.keys import Secret, content_hashes
 from fairflows.table.persons import Persons, Places
 from fairflows.table.table import Table
 
@@ -38,15 +38,29 @@ class PanelForm:
     schema: Schema  # of the features
     time: str | None
     categories: tuple[str, ...]  # columns of numbers that are categories
+    parents: Schema | None = None  # of the features in a table with one row of each person, which is linked with theirs
+    names: tuple[str, str] | None = None  # of both tables
 
     @classmethod
-    def of(cls, table: Table) -> PanelForm:
-        """Return the form of a table's rows."""
+    def of(cls, table: Table, parents: Table | None = None, names: tuple[str, str] | None = None) -> PanelForm:
+        """Return the form of a table's rows, and of the linked table that has one row of each person."""
         declared = tuple(name for name, kind in table.declared_kinds.items() if kind == "categorical")
-        return cls(Schema.of(table.X), table.time, declared)
+        return cls(Schema.of(table.X), table.time, declared, None if parents is None else Schema.of(parents.X), names)
 
-    def summaries(self, rows: pd.DataFrame, owner: Places, n: int) -> pd.DataFrame:
+    def check_linked(self, *, is_linked: bool) -> None:
+        """Raise if two linked tables came where there was one table, or one where there were two."""
+        if is_linked == (self.names is not None):
+            return
+        needed = "one table" if self.names is None else f"two linked tables, {' and '.join(map(repr, self.names))}"
+        came = "two linked tables" if is_linked else "one table"
+        raise DataError(f"The release was fitted to {needed}; got {came}. Two are given as LinkedTables.")
+
+    def summaries(
+        self, rows: pd.DataFrame, owner: Places, n: int, parents: pd.DataFrame | None = None
+    ) -> pd.DataFrame:
         """Return one row for each of n persons, given the rows and the person of each row.
+
+        Of two linked tables `parents` has the own row of each person, whose columns are summaries of their own.
 
         Examples
         --------
@@ -58,7 +72,10 @@ class PanelForm:
         1     1         4.0          0.0                 0.0
         """
         order = self._order(rows, owner)
-        found: dict[str, npt.NDArray | pd.Series] = {"rows": np.bincount(owner, minlength=n)}
+        found: dict[str, npt.NDArray | pd.Series] = {}
+        if parents is not None and self.names is not None:
+            found |= {f"{self.names[0]}: {name}": c.reset_index(drop=True) for name, c in parents.items()}
+        found["rows"] = np.bincount(owner, minlength=n)
         found["gaps"] = sum((np.bincount(owner, missing(column), n) for _, column in rows.items()), np.zeros(n))
         for name, column in rows.items():
             found |= {f"{name}: {what}": values for what, values in self._of_column(column, owner, n, order)}
@@ -66,15 +83,26 @@ class PanelForm:
 
     def last(self, column: pd.Series, rows: pd.DataFrame, owner: Places, n: int) -> pd.Series:
         """Return the last value of a column, such as a label, for each person; the largest without a time."""
-        order = self._order(rows, owner)
-        order = order if self.time is not None else np.lexsort([_ranks(column), owner])
+        ranks = _ranks(column)
+        order = np.lexsort([ranks, owner]) if self.time is None else self._order(rows, owner, ranks)
         return column.iloc[order[np.cumsum(np.bincount(owner, minlength=n)) - 1]]
 
-    def _order(self, rows: pd.DataFrame, owner: Places) -> Places:
-        """Return the rows person by person, in the order of time."""
-        if self.time is not None and missing(rows[self.time]).any():
+    def _order(self, rows: pd.DataFrame, owner: Places, *ranks: npt.NDArray[np.integer]) -> Places:
+        """Return the rows person by person, in the order of time.
+
+        Rows of one time are in an order of their values, and then of their ranks, so that the file's order does not
+        count.
+        """
+        if self.time is None:
+            return np.argsort(owner, kind="stable")
+        if missing(rows[self.time]).any():
             raise DataError(f"The time column {self.time!r} must be known in every row, because it orders them.")
-        return np.argsort(owner, kind="stable") if self.time is None else np.lexsort([numbers(rows[self.time]), owner])
+        time = numbers(rows[self.time])
+        order = np.lexsort([time, owner])
+        is_tied = (owner[order][1:] == owner[order][:-1]) & (time[order][1:] == time[order][:-1])
+        if is_tied.any():
+            order = np.lexsort([*ranks, content_hashes(rows, b"rows of one time"), time, owner])
+        return order
 
     def _of_column(
         self, column: pd.Series, owner: Places, n: int, order: Places
@@ -139,7 +167,9 @@ class Panels(Table):
     def of(cls, table: Table, form: PanelForm | None = None) -> Panels:
         """Return the persons of a table; later tables take the form of the one that a model was fitted to."""
         if isinstance(table, Panels):
-            return table if form in (None, table.form) else cls.of(table.rows, form)
+            return table if form is None or form == table.form else table.formed(form)
+        if form is not None:
+            form.check_linked(is_linked=False)
         if table.identifier is None:
             raise DataError(
                 "All rows of a person are released together (unit='person'), and the table does not say whose rows "
@@ -156,7 +186,7 @@ class Panels(Table):
         index = found.identifier.index
         found.a = table.a.iloc[some_row]
         found.X = form.summaries(X, persons.codes, persons.n).set_axis(index)
-        _check_no_names(found.X, table)
+        check_no_names(found.X, table)
         found.household = None if table.household is None else table.household.iloc[some_row]
         found.parts = None if table.parts is None else table.parts[some_row]
         labels = {
@@ -171,6 +201,10 @@ class Panels(Table):
         kinds = table.declared_kinds
         found.declared_kinds = {f"{name}: {end}": kind for name, kind in kinds.items() for end in ("first", "last")}
         return found
+
+    def formed(self, form: PanelForm) -> Panels:
+        """Return the same persons with summaries of another form."""
+        return Panels.of(self.rows, form)
 
     def take(self, rows: Any) -> Self:
         """Return the panels of some persons."""
@@ -188,7 +222,7 @@ class Panels(Table):
         return self.rows.fingerprint(key)
 
 
-def _check_no_names(summaries: pd.DataFrame, table: Table) -> None:
+def check_no_names(summaries: pd.DataFrame, table: Table) -> None:
     """Raise if a text column has another value for every person."""
     for name, column in table.X.items():
         may_be_name = not has_order(column.dtype) and str(name) not in table.declared_kinds

@@ -41,6 +41,8 @@ class Persons:
     # row counts as another person.
     names: npt.NDArray[np.object_] | None
     codes: Places  # which person each row belongs to
+    # Whether each person chose the edges of narrow groups, for an attribute that is not cut; else None.
+    chose_edges: npt.NDArray[np.bool_] | None = None
 
     @classmethod
     def of(cls, identifiers: Identifiers) -> Persons:
@@ -183,10 +185,11 @@ class Persons:
         """Return the persons of some rows: positions or a boolean mask."""
         codes = self.codes[np.asarray(rows)]
         if self.names is None:
-            return Persons.unnamed(len(codes))
+            return Persons(None, np.arange(len(codes)), None if self.chose_edges is None else self.chose_edges[codes])
         is_kept = np.zeros(self.n, dtype=bool)
         is_kept[codes] = True
-        return Persons(self.names[is_kept], (np.cumsum(is_kept) - 1)[codes])
+        chose = None if self.chose_edges is None else self.chose_edges[is_kept]
+        return Persons(self.names[is_kept], (np.cumsum(is_kept) - 1)[codes], chose)
 
     def _random_rows(self, contents: Hashes, seed: int) -> Places:
         """Return one random row of every person, in the order of the persons."""

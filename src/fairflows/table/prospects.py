@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from fairflows.bounds.ages import plan_ranks, spread_within
 from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
 from fairflows.exceptions import DataError
 from fairflows.table.columns import floats, has_order, is_continuous, is_number
@@ -55,7 +56,7 @@ def find_problems(table: Table) -> list[str]:
     fee holds text, such as '$500': each value is a category of its own. Write plain numbers, or dates as YYYY-MM-DD, \
 and leave unknown values empty.
     """
-    found = []
+    table, found = table.in_halves(), []
     if same := [str(name) for name, column in table.X.items() if column.nunique(dropna=False) == 1]:
         found.append(
             f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them (drop={same})."
@@ -69,6 +70,11 @@ and leave unknown values empty.
 def best_bounds(table: Table, *, delta: float = 0.01) -> tuple[list[CellPlan], float | None]:
     """Return the statements that `share` can make with so many persons, for some targets, and the default target."""
     persons, n = _persons_by_group(table)
+    if table.grouping.is_uncut:
+        within = spread_within(table.grouping.n_narrow, table.grouping.wide or 0)
+        usual = plan_ranks(n, None, delta, within)
+        found = (plan_ranks(n, target, delta, within) for target in PLANNED)
+        return [plan for plan in found if plan is not None], None if usual is None else usual.target
     matched = None if table.persons.n == len(table) else table.persons.accepted_share * persons
     default = plan_cells(n, None, delta, n_matched=matched)
     plans = (plan_cells(n, target, delta, n_matched=matched) for target in PLANNED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeGuard, cast, get_args
@@ -43,12 +44,15 @@ from fairflows.table.grouping import (
     kept_label,
     make_grouping,
     rows_kept,
+    uncut_grouping,
 )
 from fairflows.table.keys import Hashes, Secret, content_hashes, fingerprint
 from fairflows.table.persons import Persons, check_identifier, households_of
 from fairflows.table.reading import TextFormat, read_with_formats
 
 PARTS = ("train", "validation", "test")
+
+_CHOOSING_EDGES = 0.2  # share of the persons whose values are the edges of narrow groups
 
 Role: TypeAlias = "str | int | Sequence[str] | ColumnLike | Frame"
 """A column's name, several names, or the values themselves."""
@@ -72,6 +76,10 @@ class Table:
         default, every value is a group.
     merge_small : int, default=0
         Groups of fewer persons become one group, "other".
+    uncut : str or list of str, default=()
+        The sensitive column of numbers, such as the age, if it is to be hidden without being cut into groups: the
+        statements are then about the correlation of anything that is shared with its rank, and about those above its
+        median against the others. It is the only sensitive column, and every person has one row.
     identifier : str or array, default=None
         The person of each row. Splits never part a person, and a person's noise is always the same. By default, each
         row counts as a person.
@@ -157,6 +165,7 @@ class Table:
         label: Any = None,
         cuts: Cuts | Grouping | None = None,
         merge_small: int = 0,
+        uncut: str | Sequence[str] = (),
         identifier: Any = None,
         household: Any = None,
         time: str | None = None,
@@ -207,8 +216,11 @@ class Table:
         self.notes: tuple[str, ...] = ()
         self.group_names: dict[Any, str] = {}
         self.parts: npt.NDArray[np.object_] | None = None
+        self._chose_edges: npt.NDArray[np.bool_] | None = None
         kept = self._settle_missing(raw)
-        self._group(raw[kept], cuts, merge_small)
+        uncut = [uncut] if isinstance(uncut, str) else list(uncut)
+        _check_uncut(uncut, list(map(str, raw)), cuts, merge_small, missing_group)
+        self._group(raw[kept], cuts, merge_small, is_uncut=bool(uncut))
         self._check(kinds or {}, fewest_groups=1 if isinstance(cuts, Grouping) else 2)
         self.keep_numbers = [keep_numbers] if isinstance(keep_numbers, str) else list(keep_numbers)
         for column in self.keep_numbers:
@@ -284,7 +296,12 @@ class Table:
     @cached_property
     def persons(self) -> Persons:
         """Person of each row; without an identifier, every row counts as another person."""
-        return Persons.unnamed(len(self)) if self.identifier is None else Persons.of(self.identifier)
+        found = Persons.unnamed(len(self)) if self.identifier is None else Persons.of(self.identifier)
+        if self._chose_edges is None:
+            return found
+        chose = np.zeros(found.n, dtype=bool)
+        chose[found.codes[self._chose_edges]] = True
+        return replace(found, chose_edges=chose)
 
     @cached_property
     def households(self) -> npt.NDArray[np.intp]:
@@ -297,6 +314,11 @@ class Table:
     def has_histories(self) -> bool:
         """Whether some persons have several rows."""
         return self.persons.n < len(self)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables whose columns are released: this one, or both of two linked ones."""
+        return (self,)
 
     def contents(self) -> Hashes:
         """Return a hash of each row's features, label and group."""
@@ -355,6 +377,21 @@ class Table:
         part.identifier = None if self.identifier is None else self.identifier.iloc[rows]
         part.household = None if self.household is None else self.household.iloc[rows]
         part.parts = None if self.parts is None else self.parts[rows]
+        part._chose_edges = None if self._chose_edges is None else self._chose_edges[rows]
+        return part
+
+    def in_halves(self) -> Table:
+        """Return the table with two groups, if its attribute is not cut: those below and above its median."""
+        if not self.grouping.is_uncut:
+            return self
+        part, names = copy.copy(self), np.array(self.grouping.halves, dtype=object)
+        part.a = pd.Series(names[self.grouping.half_of(self.a)], index=self.a.index, name=self.a.name)
+        points = self.grouping.cuts[str(self.a.name)]
+        part.grouping = replace(
+            self.grouping, cuts={str(self.a.name): [points[self.grouping.n_narrow // 2 - 1]]}, wide=None
+        )
+        part._chose_edges = None
+        part.__dict__.pop("persons", None)
         return part
 
     def without(self, columns: Collection[str]) -> Table:
@@ -401,6 +438,8 @@ class Table:
 
     def summary(self) -> pd.DataFrame:
         """Return rows and share of each group, and of all, with the rates of the label or the mean of a number."""
+        if self.grouping.is_uncut:
+            return self.in_halves().summary()
         rows = []
         for group in [*self.groups, None]:
             mask = np.ones(len(self), dtype=bool) if group is None else (self.a == group).to_numpy()
@@ -458,11 +497,22 @@ class Table:
         self.identifier = self.identifier.set_axis(index)
 
     def _group(
-        self, columns: pd.DataFrame, cuts: Mapping[str, Sequence[float]] | Grouping | None, merge_small: int
+        self,
+        columns: pd.DataFrame,
+        cuts: Mapping[str, Sequence[float]] | Grouping | None,
+        merge_small: int,
+        *,
+        is_uncut: bool,
     ) -> None:
         """Make groups of the values of the sensitive columns."""
+        if is_uncut or (isinstance(cuts, Grouping) and cuts.is_uncut and self.identifier is not None):
+            persons = Persons.unnamed(len(self)) if self.identifier is None else Persons.of(self.identifier)
+            self._chose_edges = (persons.drawn(0, "edges") < _CHOOSING_EDGES)[persons.codes]
         if isinstance(cuts, Grouping):
             self.grouping = cuts
+        elif is_uncut:
+            assert self._chose_edges is not None
+            self.grouping = uncut_grouping(columns.iloc[:, 0], self._chose_edges, persons.n)
         else:
             missing = self.missing_group == "group"
             self.grouping = make_grouping(columns, cuts, merge_small, self.identifier, missing)
@@ -576,6 +626,30 @@ def _checked_time(name: str | None, frame: pd.DataFrame, X: pd.DataFrame) -> str
             f"in row {int(column.isna().to_numpy().argmax()):,}."
         )
     return name
+
+
+def _check_uncut(
+    uncut: Sequence[str],
+    sensitive: Sequence[str],
+    cuts: Cuts | Grouping | None,
+    merge_small: int,
+    missing_group: MissingGroup,
+) -> None:
+    """Raise where an attribute that is not cut is not the only sensitive column, or is grouped in another way, too."""
+    if not uncut:
+        return
+    if len(sensitive) > 1 or list(uncut) != list(sensitive):
+        raise DataError(
+            f"uncut must name the only sensitive column; got uncut = {list(uncut)!r} and sensitive = "
+            f"{list(sensitive)!r}. Beside others, cut it into groups (cuts=...)."
+        )
+    for name, is_given in (
+        ("cuts", bool(cuts)),
+        ("merge_small", bool(merge_small)),
+        ("missing_group='group'", missing_group == "group"),
+    ):
+        if is_given:
+            raise DataError(f"uncut makes no groups that {name} could change: leave one of the two out.")
 
 
 def _check_one_role_each(used: Mapping[str, list[Any]]) -> None:

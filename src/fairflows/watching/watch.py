@@ -216,6 +216,8 @@ class Watch:
         Watch
             The watch itself.
         """
+        if table.grouping.is_uncut:
+            raise DataError("Persons with an attribute that is not cut (uncut=...) are not watched, as yet.")
         day = _day(date)
         with nullcontext() if self._file is None else locked(self._file):
             if self._file is not None and self._file.exists():

@@ -19,6 +19,7 @@ from fairflows.table.table import Table
 from fairflows.threads import one_thread
 from fairflows.worth.coding import FloatArray, tree_features
 
+_MOST_ROWS = 20_000  # that a prospect is estimated from
 BOOSTING: dict[str, Any] = {"max_iter": 60, "learning_rate": 0.15}
 
 RULES = {
@@ -65,6 +66,31 @@ def label_worth(
 
 
 @dataclass(frozen=True)
+class LabelProspect:
+    """What a table could be worth for a label of two classes, before anything is shared."""
+
+    blind: float  # the share that is right by a blind guess
+    raw: float  # the share that is right of trees that learnt from original rows
+    best: dict[str, float]  # by Δ: the share that is right of the best that any table within it could give
+
+
+def label_prospect(table: Table, name: str, distances: Sequence[float], seed: int = 0) -> LabelProspect | None:
+    """Estimate the best that any table within each Δ could give for a label; None unless it has two classes."""
+    known = table.take(table.label_columns()[name].notna().to_numpy())
+    some = known.take(np.random.default_rng(seed).permutation(len(known))[:_MOST_ROWS])
+    learn, judge = some.split(test=0.5, validation=0, random_state=seed)
+    label = Label.read(learn.label_columns()[name], len(learn))
+    if label.classes is None or len(label.classes) != 2:
+        return None
+    truth = _coded(label, judge.label_columns()[name])
+    with one_thread():
+        rows = _LabelRows(label, truth, label.values, name, learn, judge, (learn.X, judge.X))
+        predicted = _boosted(label, learn.X, label.values, [judge.X], seed)[0]
+        best = rows._best(predicted, distances)
+        return LabelProspect(rows._blind(), rows._judged(predicted).right, best) if best else None
+
+
+@dataclass(frozen=True)
 class _LabelRows:
     """A label of both parts, and the rows that it is predicted from."""
 
@@ -89,7 +115,7 @@ class _LabelRows:
             predicted["score"] = score
         rules = {name: self._judged(predicted[name]) for name in RULES if name in predicted}
         classes = () if self.label.classes is None else tuple(map(str, self.label.classes))
-        return LabelWorth(self.name, classes, self._blind(), rules, self._best(predicted["raw"], distance))
+        return LabelWorth(self.name, classes, self._blind(), rules, self._best(predicted["raw"], [distance]))
 
     def _not_learnt(self, rows: pd.DataFrame) -> list[str]:
         """Return the drawn labels and the scores of cells, which raw rows do not have."""
@@ -134,7 +160,7 @@ class _LabelRows:
             return float(np.abs(self.truth - np.median(self.label.values)).mean())
         return float((self.truth == np.bincount(self.label.values).argmax()).mean())
 
-    def _best(self, predicted: FloatArray, distance: float) -> dict[str, float]:
+    def _best(self, predicted: FloatArray, distances: Sequence[float]) -> dict[str, float]:
         """Estimate the best that any release within Δ could give, from honest scores by group."""
         group, groups = self.judge.group_numbers(self.learn.groups), range(len(self.learn.groups))
         if any(not (group == a).any() for a in groups):
@@ -150,7 +176,7 @@ class _LabelRows:
         if len(self.label.classes) != 2:
             return {}
         eta, found = predicted[:, 1], dict[str, float]()
-        for spend in sorted({0.0, distance}):
+        for spend in sorted({0.0, *distances}):
             right, rates = 0, best_rates([eta[group == a] for a in groups], spend)
             for a, rate in zip(groups, rates, strict=True):
                 order = np.argsort(-eta[group == a], kind="stable")

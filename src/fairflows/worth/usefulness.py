@@ -150,6 +150,7 @@ def usefulness(
     if parts.rows is not None:
         frames = [frame.iloc[some] for frame, some in zip(frames, places, strict=True)]
     rows = frames[0].reset_index(drop=True), frames[1].reset_index(drop=True)
+    learn, judge = learn.in_halves(), judge.in_halves()
     with one_thread(), Parallel(n_jobs=n_jobs, prefer="threads") as parallel:
         named = learn.label_columns().columns.intersection(judge.label_columns().columns)
         tasks = [delayed(label_worth)(str(name), learn, judge, rows, distance, random_state) for name in named]

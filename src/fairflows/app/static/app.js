@@ -2,13 +2,14 @@
 
 // Send chosen or dropped files, one after the other, and go where the last answer leads.
 for (const box of document.querySelectorAll(".drop")) {
-  const input = box.querySelector("input"), said = box.querySelector("output");
+  const input = box.querySelector("[type=file]"), said = box.querySelector("output");
   const send = async (files) => {
     let next = "";
     for (const file of files) {
       said.textContent = `Reading ${file.name} …`;
       const headers = { "x-name": encodeURIComponent(file.name) };
-      const answer = await fetch(box.dataset.upload, { method: "POST", body: file, headers }).catch(() => null);
+      const more = [...box.querySelectorAll("[name]")].map(({ name, value }) => `&${name}=${encodeURIComponent(value)}`).join("");
+      const answer = await fetch(box.dataset.upload + more, { method: "POST", body: file, headers }).catch(() => null);
       const found = await answer?.json().catch(() => null);
       if (!answer?.ok) {
         said.textContent = found?.error ?? "The file was refused.";
@@ -40,7 +41,7 @@ sessionStorage.removeItem("focus");
 // The slider says what its target allows.
 const slider = document.querySelector("[data-plan]");
 slider?.addEventListener("input", () => (document.getElementById("chosen").textContent = slider.value));
-slider?.addEventListener("change", async () => {
+async function plan() {
   const said = document.getElementById("said"), target = slider.value;
   said.setAttribute("aria-busy", "true");
   const answer = await fetch(`${slider.dataset.plan}?target=${target}`).catch(() => null);
@@ -48,12 +49,15 @@ slider?.addEventListener("change", async () => {
   const sentences = (await answer.json()).map((text) => Object.assign(document.createElement("p"), { textContent: text }));
   said.replaceChildren(...sentences);
   said.removeAttribute("aria-busy");
-});
+}
+slider?.addEventListener("change", plan);
+if (slider) plan();
 
 // The stages of a run, with their seconds.
 const stages = document.querySelector("[data-progress]");
 async function follow() {
-  const run = await fetch(stages.dataset.progress).then((answer) => answer.json()).catch(() => ({ state: "gone" }));
+  const answer = await fetch(stages.dataset.progress).catch(() => null);
+  const run = answer?.ok ? await answer.json() : { state: "gone" };
   const ended = document.getElementById("ended"), bar = document.getElementById("part");
   const lines = (run.stages ?? []).map(({ text, seconds }) =>
     Object.assign(document.createElement("li"), { textContent: `${text} (${seconds} s)` }));
