@@ -352,7 +352,7 @@ class Shared:
         return replace_(self, certificate=certificate, release=release)
 
     def _kinds(self, rows: pd.DataFrame, path: Path) -> dict[str, str]:
-        """Return the kinds of the columns in a file of rows; dates that are not YYYY-MM-DD there are compared as text."""
+        """Return the kinds of the columns in a file of rows; dates in another form than YYYY-MM-DD are text there."""
         kinds = kinds_of(to_arrow(rows).schema)
         if path.suffix == ".csv":
             other = {name for name, form in self.run.time_formats.items() if not form.startswith("%Y-%m-%d")}

@@ -91,6 +91,7 @@ def test_another_sheet_and_lists_with_commas(run, tmp_path):
         "the workbook has no sheet 'Peple' (--sheet ...): it has 'About', 'People'"
         in run(*words, "--sheet", "Peple", ends=2)[2]
     )
+    people(10).to_csv(tmp_path / "x.csv", index=False)
     assert (
         "only a workbook has sheets"
         in run("describe", tmp_path / "x.csv", "--sensitive", "a", "--sheet", "b", ends=2)[2]

@@ -241,7 +241,7 @@ class Release(TransformerMixin, BaseEstimator):
         if self.form_ is not None:  # persons have fresh numbers, in a random order
             cells = np.random.default_rng().permutation(cells)
         released, self.redrawn_ = self._drawn(cells)
-        return as_input_type(X, released) if self.form_ is None else self._tables(released)
+        return as_input_type(X, released[0]) if self.form_ is None else self._tables(released)
 
     def _fit(self, given: FitArguments) -> Cells:
         """Fit the encoder and its cells; return the cells of the rows, or of the persons."""
