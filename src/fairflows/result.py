@@ -407,7 +407,7 @@ class Shared:
             "meets_target": self.meets_target,
             "covers_population": self.certificate.covers_population,
             "rows": len(self.rows),
-            "certificate": self.certificate.to_dict(),
+            "certificate": json.loads(self.certificate.to_json()),
             **{name: contents.get(name) for name in ("before", "audit", "usefulness")},
         }
 

@@ -41,7 +41,7 @@ def test_share_prints_its_outcome_as_json(folder):
 
 def test_encode_counts_over_all_batches(run, folder, monkeypatch):
     monkeypatch.setattr("fairflows.stream.files.BATCH_ROWS", 100)
-    rows = pd.concat([people().head(250), people(400, seed=1)])
+    rows = pd.concat([people().head(250), people(400, seed=1)], ignore_index=True)
     rows.loc[rows.index[300:303], "sex"] = None
     rows = rows.assign(age=rows["age"].where(rows["person"] != "p1-399"))
     _, out, err = encoded(run, folder, rows, "--missing-group", "drop", "--json", notices="always")

@@ -270,12 +270,22 @@ class PlannedProgramme:
 
     def most_cells(self, target: float, seed: int) -> PlannedProgramme:
         """Return the programme of the most cells whose certificate can be within a target; of two if there are none."""
-        planned = self
-        for k in range(len(self.programme.levels) - 1, 1, -1):
-            if planned.at(_DISTANCES[0]).planned <= target:
-                break
-            planned = replace(self, programme=CellProgramme.of(self.programme.bins, k, seed), solved={})
-        return planned
+
+        def of(k: int) -> PlannedProgramme:
+            return replace(self, programme=CellProgramme.of(self.programme.bins, k, seed), solved={})
+
+        low, high = 2, len(self.programme.levels)
+        if high <= low or self.at(_DISTANCES[0]).planned <= target:
+            return self
+        found = of(low)
+        while high - low > 1:  # by bisection: what is expected grows with the number of cells
+            k = (low + high) // 2
+            middle = of(k)
+            if middle.at(_DISTANCES[0]).planned <= target:
+                found, low = middle, k
+            else:
+                high = k
+        return found
 
     def within(self, target: float) -> Solution:
         """Return the best cells whose certificate is expected to be within a target."""
