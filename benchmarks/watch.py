@@ -1,6 +1,7 @@
 """Watching later persons: false alarms, delays, time for a million persons, and real drifts.
 
     python benchmarks/watch.py alarms --streams 1000   # quiet streams by ff.watch, with three controls
+    python benchmarks/watch.py controls --streams 200  # the three controls over 60 batches, by counts that are drawn
     python benchmarks/watch.py commands --streams 40   # the same through `fairflows encode --watch`
     python benchmarks/watch.py delays --runs 9
     python benchmarks/watch.py million
@@ -10,6 +11,8 @@
 over five months, α = .05. The bound that is watched is the true Δ of its cells, so that it holds by nothing to spare.
 Controls: the test of one fixed size of new persons after every batch; a z-test of the truth's best rule after every
 batch; best cells that have seen their own batch.
+
+`controls`: the same controls where 60 batches are looked at, for counts drawn from the true law of the cells.
 
 `delays`: 64 cells that were cut at 22,600 persons; one half of the tree drifts in one group until Δ is over the bound
 by so much; the median of the persons until the alarm, α = .01, batches of 200.
@@ -48,7 +51,7 @@ ACS = [
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["alarms", "commands", "delays", "million", "acs"])
+    parser.add_argument("what", choices=["alarms", "controls", "commands", "delays", "million", "acs"])
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--picture", type=Path)
@@ -56,6 +59,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     {
         "alarms": lambda: alarms(arguments.streams),
+        "controls": lambda: controls(arguments.streams),
         "commands": lambda: commands(arguments.streams),
         "delays": lambda: delays(arguments.runs),
         "million": million,
@@ -120,6 +124,29 @@ def alarms(n_streams: int, alpha: float = 0.05) -> None:
             print(f"{stream + 1} streams, α = {alpha}: {said}", flush=True)
 
 
+def controls(n_streams: int, alpha: float = 0.05, n_batches: int = 60) -> None:
+    found = []
+    for stream in range(n_streams):
+        rng = np.random.default_rng([5, stream])
+        release = fitted(rng, 600, 8)
+        law, blocks = masses(release), release.table_.blocks
+        truth, best = float(np.abs(law[0] - law[1]).sum() / 2), law[0] > law[1]
+        cells = Coarsenings.of(release.encoder_.structure_.levels())
+        own, counts, fixed, z_test, seen_own = GapSums.zero(2, cells), np.zeros_like(blocks), False, False, False
+        for _ in range(n_batches):
+            new = np.stack([rng.multinomial(50, p / p.sum()) for p in law])
+            own, counts = own.plus(new, new, cells), counts + new
+            seen_own |= own.log_e(truth) >= -np.log(alpha)
+            fixed |= blocks_p_value(blocks, counts) < alpha
+            p = counts[:, best].sum(axis=1) / counts.sum(axis=1)
+            z_test |= (p[0] - p[1] - truth) / np.sqrt((p * (1 - p) / counts.sum(axis=1)).sum()) > 1.645
+        found.append([fixed, z_test, seen_own])
+    said = ", ".join(
+        f"{n} {r:.3f}" for n, r in zip(("fixed size", "z-test", "saw its batch"), np.mean(found, axis=0), strict=True)
+    )
+    print(f"{n_streams} streams of {n_batches} batches, α = {alpha}: {said}")
+
+
 def commands(n_streams: int) -> None:
     """Quiet streams through the command, six batches each, α as it is there (.01·6/π²)."""
     codes = []
@@ -173,11 +200,14 @@ def million() -> None:
     )
     many = frame.iloc[np.random.default_rng(0).integers(0, len(frame), 10**6)].assign(person=np.arange(10**6) + 10**6)
     later = ff.Table(many, sensitive="sex", identifier="person")
-    watched, start = ff.watch(release), time.perf_counter()
+    watched, start, started = ff.watch(release), time.perf_counter(), time.process_time()
     watched.update(later)
-    seconds = time.perf_counter() - start
+    seconds, of_cores = time.perf_counter() - start, time.process_time() - started
     size = len(json.dumps(watched.state))
-    print(f"{release.n_cells_} cells, a million persons: {seconds:.1f} s; state {size:,} bytes; {watched.lamps}")
+    print(
+        f"{release.n_cells_} cells, a million persons: {seconds:.1f} s, {of_cores:.1f} s of cores; "
+        f"state {size:,} bytes; {watched.lamps}"
+    )
 
 
 def acs(picture: Path | None) -> None:

@@ -31,7 +31,7 @@ def python_blocks(page: Path) -> str:
 
 
 README = ROOT / "README.md"
-LONG = ("the-paper.md",)  # trains many flows; `make docs` runs it, too
+LONG = ("the-paper.md", "index.md")  # trains many flows, and `make docs` runs it; the blocks of the README
 WITH_PYTHON = [
     pytest.param(page, marks=[pytest.mark.slow] * (page.name in LONG), id=page.name)
     for page in PAGES

@@ -37,7 +37,7 @@ def test_nothing_is_promised_of_a_table_beyond_its_target(tmp_path):
     release = ff.Release(n_cells=16, output="cell").fit(table)
     certificate = ff.certify(release, table, target=0.001)
     assert certificate.status == "NOT_MET"
-    text = json.dumps(croissant(certificate, release.transform(table), "shared.csv", "0" * 64))
+    text = json.dumps(croissant(certificate, {"shared.csv": release.transform(table)}, {"shared.csv": "0" * 64}))
     assert "not reveal" not in text
     assert "nearly the same share" not in text
 

@@ -1,9 +1,11 @@
 """Pages show what a reader should see: on GitHub, where they are as stored, and on the site."""
 
 import importlib
+import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
@@ -111,6 +113,21 @@ def test_parts_from_other_hosts_are_seen(html, kinds):
     assert tool("faults").requests_of(html) == kinds
 
 
+def test_a_page_of_the_site_is_refused_for_what_it_shows():
+    check = tool("checked_site").faults_of_page
+    assert check('<p>Fine.</p><img src="data:image/png;base64,TracebackWarning">') == []
+    assert check("<pre>UserWarning: odd</pre>") == ["a warning"]
+    assert check("<pre>UserWarning: odd</pre>", has_errors=True) == []
+    assert check("<p>.. math:: x</p>", has_errors=True) == ["a formula as text"]
+
+
+def test_a_folder_with_a_faulty_page_is_refused(tmp_path):
+    exceptions = pytest.importorskip("mkdocs.exceptions", reason="mkdocs is not installed")
+    (tmp_path / "page.html").write_text("<pre>Traceback (most recent call last)</pre>")
+    with pytest.raises(exceptions.PluginError, match="page.html shows a traceback"):
+        tool("checked_site").on_post_build(SimpleNamespace(site_dir=str(tmp_path)))
+
+
 def test_the_site_has_what_its_pages_load():
     settings = (ROOT / "mkdocs.yml").read_text()
     loaded = re.findall(r"[\w/.-]+\.(?:js|css)", settings)
@@ -122,7 +139,6 @@ def test_the_site_has_what_its_pages_load():
 
 
 PROOFS = ROOT / "docs" / "proofs.md"
-UNNAMED = {"Ages"}  # no function yet
 
 
 def test_every_proof_is_named_by_a_function_and_says_what_it_takes():
@@ -134,7 +150,7 @@ def test_every_proof_is_named_by_a_function_and_says_what_it_takes():
         heading = section.splitlines()[0]
         assert "**Precondition.**" in section, heading
         assert "**Postcondition" in section, heading
-        assert heading in UNNAMED or f"proofs.md#{heading.lower().replace(' ', '-')})" in sources, heading
+        assert f"proofs.md#{heading.lower().replace(' ', '-')})" in sources, heading
         for path in re.findall(r"`(tests/[\w/.]+)`", section):
             assert (ROOT / path).is_file(), path
 
@@ -144,6 +160,8 @@ def test_inline_formulas_hold_nothing_that_markdown_reads():
     for page in PAGES:
         text = re.sub(r"^(```.*?^```|\$\$.*?^\$\$)", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         text = re.sub(r"`[^`\n]*`", "", text)
+        for formula in re.findall(r"\$\$.*?\$\$", page.read_text(), flags=re.DOTALL):
+            assert re.search(r"\\[^a-zA-Z]", formula) is None, f"{page.name}: {formula}"
         for formula in re.findall(r"\$([^$]+)\$", text):
             assert "\n" not in formula, f"{page.name}: {formula}"
             assert re.search(r"\\[^a-zA-Z]", formula) is None, f"{page.name}: {formula}"
@@ -151,3 +169,15 @@ def test_inline_formulas_hold_nothing_that_markdown_reads():
 
 def test_the_readme_has_at_most_90_lines():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 90
+
+
+def test_the_fields_that_officers_are_sent_to_are_there():
+    schema = json.loads((Path(fairflows.__file__).parent / "certificate" / "certificate.schema.json").read_text())
+    parts = [schema, *schema["$defs"].values()]
+    fields = {name for part in parts for name in part.get("properties", {})}
+    subjects = set(schema["$defs"]["Statement"]["properties"]["about"]["enum"])
+    table = (ROOT / "docs" / "officers.md").read_text().split("## Where to look")[1].split("\n## ")[0]
+    named = set(re.findall(r"`\.?(?:about\.|statements\[\w+\]\.)?([a-z_]+)`", table))
+    assert len(named) > 25
+    assert named - fields == {"watch"}
+    assert set(re.findall(r"`statements\[(\w+)\]", table)) <= subjects

@@ -7,6 +7,7 @@ attestation` and `model_signing` sign and verify the statement.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -69,7 +70,7 @@ def _kind(certificate: Certificate) -> _Kind:
 
 
 def export_files(
-    certificate: Certificate, table: pd.DataFrame, file: str, n_rows: int, digests: dict[str, str]
+    certificate: Certificate, tables: Mapping[str, pd.DataFrame], n_rows: int, digests: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the contents of all exported files, by their names.
 
@@ -77,25 +78,24 @@ def export_files(
     ----------
     certificate : Certificate
         The certificate of the shared table.
-    table : DataFrame
-        The shared table, or a sample of its rows.
-    file : str
-        The name of its file.
+    tables : dict of str to DataFrame
+        The shared table by the name of its file, or a sample of its rows; of two linked tables the other one, too.
     n_rows : int
-        The number of rows in the file.
+        The number of rows in the first file.
     digests : dict
-        SHA-256 of the files that the statement is about, by name: the shared table, and the public report.
+        SHA-256 of the files that the statement is about, by name: the shared tables, and the public report.
     """
+    file = next(iter(tables))
     documents = {
         "attestation.json": attestation(certificate, digests),
-        "croissant.json": croissant(certificate, table, file, digests[file]),
+        "croissant.json": croissant(certificate, tables, digests),
         "spdx.json": spdx(certificate, file, digests[file]),
     }
     texts = {name: json.dumps(document, indent=2, ensure_ascii=False) for name, document in documents.items()}
-    return texts | {"card.md": card(certificate, table, file, n_rows)}
+    return texts | {"card.md": card(certificate, tables, n_rows)}
 
 
-def attestation(certificate: Certificate, digests: dict[str, str]) -> Json:
+def attestation(certificate: Certificate, digests: Mapping[str, str]) -> Json:
     """Return an in-toto Statement v1 about files: its predicate is the certificate."""
     return {
         "_type": "https://in-toto.io/Statement/v1",
@@ -105,24 +105,15 @@ def attestation(certificate: Certificate, digests: dict[str, str]) -> Json:
     }
 
 
-def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: str) -> Json:
-    """Return Croissant 1.1 metadata of the shared table, with its RAI fields and its derivation."""
-    fields = [
-        {
-            "@type": "cr:Field",
-            "@id": f"rows/{number}",  # an identifier must not have blanks
-            "name": str(name),
-            "dataType": _data_type(column),
-            "source": {"fileObject": {"@id": file}, "extract": {"column": str(name)}},
-        }
-        for number, (name, column) in enumerate(table.items())
-    ]
+def croissant(certificate: Certificate, tables: Mapping[str, pd.DataFrame], digests: Mapping[str, str]) -> Json:
+    """Return Croissant 1.1 metadata of the shared tables, by file, with their RAI fields and their derivation."""
+    names = dict(zip(tables, ("rows", "persons"), strict=False))  # of sets of records
     said, kind, attribute = " ".join(verdict(certificate)), _kind(certificate), certificate.attribute
     return {
         "@context": json.loads(files("fairflows.report").joinpath("croissant-context.json").read_text()),
         "@type": "sc:Dataset",
         "conformsTo": [f"{_CROISSANT}1.1", f"{_CROISSANT}RAI/1.0"],
-        "name": Path(file).stem,
+        "name": Path(next(iter(tables))).stem,
         "description": f"A table of {kind.rows}, made to hide {attribute!r}. {said}",
         "version": "1.0.0",
         "datePublished": certificate.issued,
@@ -134,10 +125,14 @@ def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: 
                 "name": file,
                 "contentUrl": file,
                 "encodingFormat": "text/csv" if file.endswith(".csv") else "application/x-parquet",
-                "sha256": sha256,
+                "sha256": digests[file],
             }
+            for file in tables
         ],
-        "recordSet": [{"@type": "cr:RecordSet", "@id": "rows", "name": "rows", "field": fields}],
+        "recordSet": [
+            {"@type": "cr:RecordSet", "@id": name, "name": name, "field": _fields(name, tables[file], file)}
+            for file, name in names.items()
+        ],
         "rai:personalSensitiveInformation": [f"{attribute} was removed. {said}"],
         "rai:dataPreprocessingProtocol": [kind.made],
         "rai:dataBiases": [_lost(certificate)],
@@ -145,6 +140,20 @@ def croissant(certificate: Certificate, table: pd.DataFrame, file: str, sha256: 
         "prov:wasDerivedFrom": {"@type": "prov:Entity", "name": "the original table", "identifier": certificate.rows},
         "prov:wasGeneratedBy": {"@type": "prov:Activity", "name": f"fairflows {__version__}"},
     }
+
+
+def _fields(records: str, table: pd.DataFrame, file: str) -> list[Json]:
+    """Return the fields of a set of records, which is a file."""
+    return [
+        {
+            "@type": "cr:Field",
+            "@id": f"{records}/{number}",  # an identifier must not have blanks
+            "name": str(name),
+            "dataType": _data_type(column),
+            "source": {"fileObject": {"@id": file}, "extract": {"column": str(name)}},
+        }
+        for number, (name, column) in enumerate(table.items())
+    ]
 
 
 def _stated_in_croissant(about: About) -> Json:
@@ -218,8 +227,11 @@ def _stated_in_spdx(about: About, issuer: str) -> tuple[Json, list[Json]]:
     return {name: text for name, text in fields.items() if text}, supplied
 
 
-def card(certificate: Certificate, table: pd.DataFrame, file: str, n_rows: int) -> str:
+def card(certificate: Certificate, tables: Mapping[str, pd.DataFrame], n_rows: int) -> str:
     """Return a data card in Markdown, with the header that hubs read."""
+    file, *others = tables
+    types = dict(zip(tables[file].columns, tables[file].dtypes, strict=True))
+    types |= {f"{other}: {name}": dtype for other in others for name, dtype in tables[other].dtypes.items()}
     loader = PackageLoader("fairflows", "report")
     # Every value that the template prints goes through `_cell`.
     environment = Environment(loader=loader, finalize=_cell, trim_blocks=True, keep_trailing_newline=True)
@@ -233,7 +245,7 @@ def card(certificate: Certificate, table: pd.DataFrame, file: str, n_rows: int) 
         verdict=verdict(certificate),
         uncovered=not_covered(certificate),
         statements=statement_rows(certificate),
-        types=dict(zip(table.columns, table.dtypes, strict=True)),
+        types=types,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -23,12 +24,13 @@ from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.model_hash import model_hash, origin_of
 from fairflows.certificate.notices import add_notice, earlier_notices
 from fairflows.certificate.releases import ReleasedRows, new_release
-from fairflows.certificate.statements import table_statement
+from fairflows.certificate.statements import table_statement, undisclosed_statement
 from fairflows.display import html_card
 from fairflows.encoder.base import Encoder, fitted_model
 from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
 from fairflows.exports import EXPORTED, export_files
 from fairflows.release.release import Release
+from fairflows.release.released_table import KeptRows, ReleasedTable
 from fairflows.report import statement_words, table_words
 from fairflows.report.page import Report
 from fairflows.report.people import draw_people, guesses_of_100, people_svg
@@ -132,6 +134,7 @@ class Run:
             columns = open_table(path, text_format).columns
             frame = read_frame(path, schema.part(columns), self.identifier, text_format)
             frames.append(frame[[name for name in frame if name in known]])
+        assert self.identifier is not None
         return LinkedTables(
             dict(zip(self.linked, frames, strict=True)),
             cuts=self.grouping,
@@ -243,6 +246,8 @@ class Shared:
         How the table was read, for later files.
     seen : ReleasedRows
         Keyed hashes of the original rows, for the user's record of releases.
+    earlier : ReleasedTable or None
+        What was kept of the earlier tables, where rows were drawn again from the same cells.
     like : polars.DataFrame, pyarrow.Table or None
         No rows of the kind of frame that came; None for one of pandas.
     parents : DataFrame or None
@@ -258,6 +263,7 @@ class Shared:
     report: Report
     run: Run
     seen: ReleasedRows
+    earlier: ReleasedTable | None = None
     parents: pd.DataFrame | None = None
     like: Frame | None = None
 
@@ -314,7 +320,7 @@ class Shared:
 
     def _save(self, out: Path, name: str, whole: Path | None, text_format: TextFormat | None) -> Shared:
         certificate = replace_(self.certificate, notices=earlier_notices(out / CERTIFICATE), seal="")
-        release, found, released = self.release, BatchFindings(), [self.seen]
+        release, found, released, run = self.release, BatchFindings(), [self.seen], self.run
         with side_folder(out) as work:
             shared = work / name
             if whole is None:
@@ -333,10 +339,12 @@ class Shared:
                     own = {name: roles[name] for name in roles if name != "grouping"}
                     own["household"] = self.run.household
                     release = knowing_whole_file(release, whole, self.run.with_dates(text_format), **own)
-                    n_rows = encode_rows(release, whole, shared, found=found, **formats, **roles)
+                    n_rows = encode_rows(release, whole, shared, found=found, is_own=True, **formats, **roles)
                     found.warn()
-                certificate, released = of_whole_file(certificate, found), found.released
+                release = _of_whole_file(release, certificate, found, self.earlier)
+                certificate, released = of_whole_file(certificate, release), found.released
                 certificate = replace_(certificate, model=model_hash(release, release.key_))
+                run = replace_(run, rows=n_rows)
             certificate = naming_released_file(certificate, shared, n_rows, self._kinds(self.rows, shared))
             parents = None if self.parents is None else work / f"{PARENTS}{shared.suffix}"
             if parents is not None:
@@ -347,7 +355,7 @@ class Shared:
                 os.replace(shared, side / name)
                 if parents is not None:
                     os.replace(parents, side / parents.name)
-                for file, text in self._texts(certificate, name, n_rows, is_sample=whole is not None).items():
+                for file, text in self._texts(certificate, run, name, is_sample=whole is not None).items():
                     (side / file).write_text(text, encoding="utf-8")
         return replace_(self, certificate=certificate, release=release)
 
@@ -367,8 +375,9 @@ class Shared:
         files = {**certificate.released_files, path.name: file_sha256(path)}
         return replace_(certificate, released_files=files, parents=contents, counted_file=path.name, seal="")
 
-    def _texts(self, certificate: Certificate, name: str, n_rows: int, *, is_sample: bool) -> dict[str, str]:
+    def _texts(self, certificate: Certificate, run: Run, name: str, *, is_sample: bool) -> dict[str, str]:
         """Return the files of text beside the shared table, by name."""
+        n_rows = run.rows if is_sample else len(self.rows)
         contents = {**self.report.contents, "certificate": certificate.to_dict()}
         if is_sample:
             told = f"This is the sample that the trees were fitted to. All {n_rows:,} rows of the file are released."
@@ -379,11 +388,14 @@ class Shared:
             "report.html": page.to_html(),
             "report.json": json.dumps(page.contents, indent=1, ensure_ascii=False),
             "report-public.html": page.to_html(public=True),
-            RUN: json.dumps({"format": FORMAT, **asdict(self.run)}, indent=1),
+            RUN: json.dumps({"format": FORMAT, **asdict(run)}, indent=1),
         }
         public = hashlib.sha256(texts["report-public.html"].encode()).hexdigest()
         digests = {**certificate.released_files, "report-public.html": public}
-        return texts | export_files(certificate, self.rows, name, n_rows, digests)
+        tables = {name: self.rows}
+        if self.parents is not None:
+            tables[f"{PARENTS}{Path(name).suffix}"] = self.parents
+        return texts | export_files(certificate, tables, n_rows, digests)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw of 100 guesses of the group those that are right: before, after, and by a coin.
@@ -422,23 +434,42 @@ class Shared:
         )  # fmt: skip
 
 
-def of_whole_file(certificate: Certificate, found: BatchFindings) -> Certificate:
-    """Return the certificate of a sample with the statement about the whole file in place of that about the sample."""
+def _of_whole_file(
+    release: Release, certificate: Certificate, found: BatchFindings, before: ReleasedTable | None
+) -> Release:
+    """Return a release that was fitted to a sample of a file's persons, all of whom keep their cell."""
     is_by_trees = certificate.find("table") is not None and certificate.look == 0  # without held-out persons
-    if found.counts is None or not is_by_trees or certificate.most_rows > 1:
+    if not found.kept or not is_by_trees or certificate.most_rows > 1 or release.table_ is None:
         raise DataError(
             "A file that is larger than memory is shared by a tree (method='tree') with one row per person: only then "
             "the cells of all its rows can be counted in one stream."
         )
-    counts, groups = found.counts, list(certificate.n)
-    printed = Counted.of(counts[None], (), with_label=False).printed(groups)
-    of_table = table_statement(printed, {}).judged(certificate.target)
-    statements = tuple(of_table if s.about == "table" else s for s in certificate.statements)
+    if before is None and release.table_.together is not None:
+        raise DataError("Cells are cut further by a whole file (extend=True), and this table is a sample of it.")
+    release = copy.copy(release)
+    release.table_ = release.table_.of_file(KeptRows.joined(found.kept), before, release.key_)  # type: ignore[union-attr]
+    return release
+
+
+def of_whole_file(certificate: Certificate, release: Release) -> Certificate:
+    """Return the certificate of a sample with what it states about the sample stated about the whole file."""
+    table, groups = release.table_, list(certificate.n)
+    assert table is not None
+    counts = table.counts.sum(axis=0)
+    if table.together is None:
+        printed = Counted.of(table.counts, (), with_label=False).printed(groups)
+        new = {"table": table_statement(printed, {})}
+    else:
+        new = {"table": undisclosed_statement("table", counts, groups)}
+        new["together"] = undisclosed_statement("together", table.together.counts, groups)
+    statements = tuple(new.get(s.about, s).judged(certificate.target) for s in certificate.statements)
     return replace_(
         certificate,
         statements=statements,
         status=status_of(statements, certificate.target),
         n=dict(zip(groups, counts.sum(axis=1).tolist(), strict=True)),
+        membership={} if table.together is None else table.together.membership,
+        rows=table.fingerprint,
         seal="",
     )
 
@@ -499,13 +530,3 @@ def watch_persons(out: Path, model: Release, table: Table | None, day: str | Non
     if watched.refuted is not None:
         add_notice(out / CERTIFICATE, watched.refuted, watched.notice)
     return watched
-
-
-def certified_part(table: Table, run: Run, certificate: Certificate) -> Table:
-    """Return the rows that a certificate is about; raise where `share` saw a sample of them alone."""
-    if sum(certificate.n.values()) > run.rows:
-        raise DataError(
-            f"The certificate counts {sum(certificate.n.values()):,} rows of a file that was shared by a sample of "
-            f"{run.rows:,}: it cannot be computed again by a model and one table. `fairflows check` compares the file."
-        )
-    return table

@@ -33,6 +33,10 @@ def test_two_files_come_with_one_certificate(folder):
     assert certificate["counted_file"] == "shared-persons.csv"
     assert list(certificate["parents"]["kinds"]) == list(patients)
     assert "shared-persons.csv" in (folder / "said.txt").read_text(encoding="utf-8")
+    described = json.loads((folder / "out" / "croissant.json").read_text(encoding="utf-8"))
+    assert [part["name"] for part in described["distribution"]] == ["shared.csv", "shared-persons.csv"]
+    assert [len(records["field"]) for records in described["recordSet"]] == [len(visits.columns), len(patients.columns)]
+    assert "| shared-persons.csv: born |" in (folder / "out" / "card.md").read_text(encoding="utf-8")
     run_file = json.loads((folder / "out" / "run.json").read_text(encoding="utf-8"))
     assert run_file["linked"] == ["patients", "visits"]
 

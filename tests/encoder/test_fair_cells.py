@@ -180,9 +180,19 @@ def test_settings_are_checked(settings, message, train):
         FairCells(**{**PLAIN, "key": KEY, **settings}).fit(train)
 
 
-def test_a_label_is_needed_and_every_class_in_both_parts(train):
+def test_a_label_is_needed_with_two_classes_in_both_parts(train):
     with pytest.raises(DataError, match="requires y to be passed"):
         FairCells(**PLAIN).fit(train.X, sensitive_features=train.a)
-    y = np.where(np.arange(len(train)) == 7, "once", np.where(train.y, "yes", "no"))
+    y = np.where(np.arange(len(train)) == 7, "once", "else")
     with pytest.raises(DataError, match="'once' is too rare"):
         FairCells(**PLAIN).fit(train.X, y, sensitive_features=train.a)
+
+
+@pytest.mark.parametrize("attribute", ["encoding", "training"])
+def test_a_rare_class_has_no_score_of_its_own_and_that_is_said(train, attribute):
+    y = np.where(np.arange(len(train)) == 7, "once", np.where(train.y, "yes", "no"))
+    encoder = FairCells(**PLAIN | {"attribute": attribute, "target": 0.2})
+    with pytest.warns(DataWarning, match=r"train the scores or make the cells \(rows\): 'once' \(1\)"):
+        encoder.fit(train.X, y, sensitive_features=train.a)
+    assert set(encoder.predict(train.X, sensitive_features=train.a)) <= {"yes", "no"}
+    assert encoder.classes_.tolist() == ["no", "once", "yes"]

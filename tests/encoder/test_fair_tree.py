@@ -46,6 +46,18 @@ def test_cells_tell_the_label_and_the_columns():
     assert np.corrcoef(height, test.X["height"])[0, 1] ** 2 > 0.2
 
 
+def test_a_class_that_is_too_rare_for_the_structure_is_said_and_gets_no_score():
+    table = population(2000, 0)
+    structure = begin_fit(FairTree(key=KEY), table, None, None).split(0.5, 0)[0]
+    other = np.setdiff1d(np.arange(2000), structure)[0]
+    table.y = table.y.map({0: "no", 1: "yes"}).where(np.arange(2000) != other, "once")
+    encoder = tree(16)
+    with pytest.warns(DataWarning, match=r"among the persons who choose the tree \(rows\): 'once' \(1\)"):
+        encoder.fit(table)
+    assert encoder.split_scores_.n_of_label == 1
+    assert set(encoder.predict(table)) == {"no", "yes"}
+
+
 def test_the_law_of_a_random_row_is_made_alike():
     """Persons of one group have three rows when they earn much: the law of rows is not that of persons."""
     rng = np.random.default_rng(0)

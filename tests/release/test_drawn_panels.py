@@ -134,6 +134,23 @@ def test_gaps_in_time_and_equal_times_are_drawn():
         assert found[step] == pytest.approx(real[step], abs=0.06)
 
 
+def test_persons_with_1_2_50_and_5000_rows():
+    rng = np.random.default_rng(0)
+    m = np.r_[rng.choice([1, 2, 50], 200, p=[0.5, 0.4, 0.1]), 5000]
+    who = np.repeat(np.arange(201), m)
+    place = np.arange(len(who)) - np.repeat(np.cumsum(m) - m, m)
+    rows = pd.DataFrame(
+        {"year": place + who % 5, "x": rng.normal(size=len(who)).round(1), "kind": rng.choice(list("ab"), len(who))}
+    )
+    given = table(rows.assign(sex=np.where(who % 2, "f", "m"), person=who), label=None)
+    drawn = ff.Release(unit="person", n_cells=2).fit_transform(given)
+    sizes = drawn.groupby("person").size()
+    assert len(sizes) == 201
+    assert sizes.max() <= 50, "one person alone has 5,000 rows"
+    assert {1, 2, 50} <= set(sizes)
+    assert drawn["year"].max() < 60, "nor is a later time that one person alone has"
+
+
 def test_a_running_total_follows_from_the_row_before(rows):
     rows = rows.sort_values(["person", "year"]).drop(columns=["age", "born"])
     rows["paid"] = np.random.default_rng(1).integers(1, 60, len(rows))

@@ -193,3 +193,25 @@ def test_numbers_without_counts_are_rounded_to_the_safe_side():
     assert stated.distance == 0.008
     assert undisclosed_statement("table", counts + np.array([[1, 0], [0, 0]]), ["a", "b"]).distance == 0.008
     assert stated.persons == {"a": 1000, "b": 1000}
+
+
+def test_persons_with_all_of_their_rows_are_drawn_again(tmp_path):
+    roles = {"sensitive": "sex", "label": "repaid", "identifier": "person", "time": "year"}
+    first = known_tables.histories(1200)
+    left = first["person"].unique()[:100]
+    second = pd.concat([first[~first["person"].isin(left)], known_tables.histories(100, 1)])
+    second = second.assign(pay=(second["pay"] + 1).round(2), shift=np.arange(len(second)) % 3)
+    one = ff.share(ff.Table(first, **roles), target=0.3, quick=True).save(tmp_path / "1")
+    two = ff.share(ff.Table(second, **roles), again=one).save(tmp_path / "2")
+    kept = [s.release.released_table for s in (one, two)]
+    cell = pd.Series(kept[1].cell, index=kept[1].person)
+    assert (cell[kept[0].person].to_numpy() == kept[0].cell).all()
+    assert two.certificate.membership["in all releases"] == 1100
+    assert two.certificate.released == "panel"
+    assert two.certificate.find("together").distance <= two.certificate.target
+    assert "shift" in two.table
+    assert two.table["person"].nunique() == 1200
+    assert ff.verify(two.certificate, two.release, ff.Table(second, **roles))
+    assert ff.check(tmp_path / "2")
+    new = ff.Table(known_tables.histories(50, 3).drop(columns="repaid"), **roles | {"label": None})
+    assert "shift" in two.release.transform(new)

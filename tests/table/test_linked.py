@@ -97,7 +97,7 @@ def test_visits_of_one_group_alone_are_allowed():
     [
         ({"a": PATIENTS}, {}, r"Two linked tables are released together.*got 1 \('a'\)"),
         ({"a": PATIENTS, "b": VISITS, "c": VISITS}, {}, r"got 3 \('a', 'b', 'c'\).*Join a further table"),
-        ({"p": PATIENTS, "v": VISITS}, {"identifier": "born"}, r"'born' must be a column of both tables; 'v' has patient"),
+        ({"p": PATIENTS, "v": VISITS}, {"identifier": "born"}, r"'born' must be a column of both tables; 'v' has"),
         ({"v": VISITS, "p": PATIENTS}, {}, r"'a' repeats in 'v', in row 2\. 'p' has one row of each: state it first"),
         ({"p": PATIENTS, "v": VISITS.assign(patient=["c", "x", "a", "d", "y"])}, {},
          r"2 rows of 'v' are of persons whom 'p' lacks, the first of 'x' in row 1"),
@@ -114,6 +114,11 @@ def test_visits_of_one_group_alone_are_allowed():
 def test_what_is_not_two_linked_tables_is_refused(tables, roles, said):
     with pytest.raises(DataError, match=said):
         LinkedTables(tables, **(ROLES | roles))
+
+
+def test_an_attribute_that_is_not_cut_takes_one_table():
+    with pytest.raises(DataError, match="uncut takes one table"):
+        linked(sensitive="born", uncut="born")
 
 
 def test_one_table_does_not_come_where_two_were_fitted():

@@ -4,6 +4,7 @@ from .ages import rank_upper_bound as rank_upper_bound
 from .ages import spread_within as spread_within
 from .anytime import log_e_law as log_e_law
 from .arguments import delta_of_look as delta_of_look
+from .blocks import Leaves as Leaves
 from .blocks import blocks_p_value as blocks_p_value
 from .blocks import blocks_upper_bound as blocks_upper_bound
 from .blocks import even_blocks as even_blocks

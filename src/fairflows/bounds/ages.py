@@ -89,10 +89,16 @@ def spread_within(n_groups: int, n_wide: int) -> float:
 
 
 def rank_upper_bound(blocks: ArrayLike, delta: float, within: float) -> float:
-    """Bound the correlation of anything that is drawn from a cell with the rank of the attribute.
+    r"""Bound the correlation of anything that is drawn from a cell with the rank of the attribute.
 
-    With probability at least 1 - δ over the persons at whom the tree was cut, no function of the leaf of a fresh person
-    has a larger one.
+    .. math:: U = (1 - δ)\text{-quantile of } η_b + \frac{\mathrm{sd}\, W}{\mathrm{sd}\, R}, \qquad
+              η_b = \frac{\mathrm{sd}\, E[r | C]}{\mathrm{sd}\, r}
+
+    for r, the number of the narrow group, W = R - E[R | r], and masses of leaves drawn as in `blocks_upper_bound`. With
+    probability at least 1 - δ over the persons at whom the tree was cut, no function of the leaf of a fresh person has
+    a larger one.
+
+    Proof: [Ages](proofs.md#ages).
 
     Parameters
     ----------
@@ -113,6 +119,8 @@ def rank_upper_bound(blocks: ArrayLike, delta: float, within: float) -> float:
 
 def halves_upper_bound(blocks: ArrayLike, delta: float) -> float:
     """Bound the distance between the lower and the upper half of the narrow groups, which count alike in each half.
+
+    Proof: [Ages](proofs.md#ages), and the law of blocks in each half.
 
     Examples
     --------

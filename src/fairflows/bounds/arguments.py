@@ -29,7 +29,7 @@ def checked_delta(delta: float) -> float:
 
 
 def delta_of_look(delta: float, look: int) -> float:
-    r"""Return the share of δ that the j-th look at the same persons may spend, δ · 6 / (π² j²).
+    r"""Return the share of δ that the j-th look at the same persons may spend, :math:`6 δ / (π^2 j^2)`.
 
     The shares of all looks, however many come, add up to δ. The first one spends 0.61 δ; a look that is known to
     be the only one may spend all of it.

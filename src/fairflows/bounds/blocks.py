@@ -13,7 +13,8 @@ independently for each group. So a bound on their distance follows from the inte
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -37,7 +38,19 @@ _SEED = 0
 _DRAWS_TO_PLAN = 2_000
 
 
-def blocks_upper_bound(blocks: ArrayLike, delta: float) -> float:
+@dataclass(frozen=True)
+class Leaves:
+    """Leaves of a tree that were cut further into cells, later and at fewer persons: those who were still there.
+
+    The leaves' probabilities follow the law of their own blocks. Given its leaf, a cell's follows the law of the blocks
+    of the cells in this leaf, independently.
+    """
+
+    of_cell: Int[IntArray, " k"]  # the leaf of each cell
+    blocks: Int[IntArray, "K n_leaves"]
+
+
+def blocks_upper_bound(blocks: ArrayLike, delta: float, leaves: Sequence[Leaves] = ()) -> float:
     r"""Bound the true statistical distance between groups, as seen through leaves cut at order statistics.
 
     .. math:: U = (1 - δ)\text{-quantile of } \max_{a<b} \tfrac12 \sum_j |D_{aj} - D_{bj}|,
@@ -55,6 +68,9 @@ def blocks_upper_bound(blocks: ArrayLike, delta: float) -> float:
         The blocks b_aj of each group in each leaf, before leaves are merged. Each group's sum to its persons plus one.
     delta : float
         δ, the probability of a miss.
+    leaves : sequence of Leaves, default=()
+        The leaves that the cells were cut from, then those that these were cut from, and so on; their blocks count
+        persons, and those of the cells the persons who were there when the leaves were cut further.
 
     Examples
     --------
@@ -62,10 +78,11 @@ def blocks_upper_bound(blocks: ArrayLike, delta: float) -> float:
     0.11
     """
     blocks = checked_blocks(blocks)
-    return _quantile(blocks.tobytes(), blocks.shape, checked_delta(delta))
+    above = tuple((of.of_cell.tobytes(), of.blocks.tobytes(), of.blocks.shape) for of in _checked(leaves, blocks))
+    return _quantile(blocks.tobytes(), blocks.shape, checked_delta(delta), above)
 
 
-def foreseen_blocks_bound(blocks: ArrayLike, delta: float) -> float:
+def foreseen_blocks_bound(blocks: ArrayLike, delta: float, leaves: Sequence[Leaves] = ()) -> float:
     """Estimate `blocks_upper_bound` from few draws, within about two per cent, to plan with.
 
     Examples
@@ -74,16 +91,25 @@ def foreseen_blocks_bound(blocks: ArrayLike, delta: float) -> float:
     >>> abs(foreseen_blocks_bound(even, delta=0.05) / blocks_upper_bound(even, delta=0.05) - 1) < 0.03
     True
     """
-    distances = _drawn_distances(checked_blocks(blocks), _DRAWS_TO_PLAN)
+    distances = _drawn_distances(checked_blocks(blocks), _DRAWS_TO_PLAN, leaves=leaves)
     return float(np.quantile(distances, 1 - checked_delta(delta)))
 
 
 @lru_cache(maxsize=64)  # plans, statements and their checks ask for the same quantile again
-def _quantile(blocks_bytes: bytes, shape: tuple[int, int], delta: float) -> float:
+def _quantile(
+    blocks_bytes: bytes,
+    shape: tuple[int, int],
+    delta: float,
+    above: tuple[tuple[bytes, bytes, tuple[int, int]], ...],
+) -> float:
     blocks = np.frombuffer(blocks_bytes, dtype=np.int64).reshape(shape)
+    leaves = [
+        Leaves(np.frombuffer(of_cell, dtype=np.int64), np.frombuffer(own, dtype=np.int64).reshape(of_leaves))
+        for of_cell, own, of_leaves in above
+    ]
     if blocks.shape[1] == 1:
         return 0.0
-    return upper_quantile(_drawn_distances(blocks, draws_for(blocks.size, delta)), delta)
+    return upper_quantile(_drawn_distances(blocks, draws_for(blocks.size, delta), leaves=leaves), delta)
 
 
 def draws_for(n_numbers: int, delta: float) -> int:
@@ -97,7 +123,7 @@ def upper_quantile(drawn: Float[FloatArray, " n"], delta: float) -> float:
     return float(np.sort(drawn)[place]) if place < len(drawn) else 1.0
 
 
-def blocks_p_value(blocks: ArrayLike, counts: ArrayLike) -> float:
+def blocks_p_value(blocks: ArrayLike, counts: ArrayLike, leaves: Sequence[Leaves] = ()) -> float:
     """Test the law of blocks on persons who had no part in the tree.
 
     If the true probabilities of the leaves have the law of the blocks, the counts of fresh persons are
@@ -112,6 +138,8 @@ def blocks_p_value(blocks: ArrayLike, counts: ArrayLike) -> float:
         The blocks of each group in each leaf.
     counts : array-like of int of shape (K, k)
         Fresh persons of each group in each leaf.
+    leaves : sequence of Leaves, default=()
+        As of `blocks_upper_bound`.
 
     Examples
     --------
@@ -128,7 +156,7 @@ def blocks_p_value(blocks: ArrayLike, counts: ArrayLike) -> float:
     if not sizes.all():
         return 1.0
     observed = float(_largest_distance(counts[None] / sizes[:, None])[0])
-    drawn = _drawn_distances(blocks, FEWEST_DRAWS, sizes)
+    drawn = _drawn_distances(blocks, FEWEST_DRAWS, sizes, _checked(leaves, blocks))
     at_least = int((drawn >= observed - 1e-12).sum())
     return min(1.0, 2 * (1 + at_least) / (1 + FEWEST_DRAWS))
 
@@ -180,24 +208,59 @@ def checked_blocks(blocks: ArrayLike) -> Int[IntArray, "K k"]:
     return given.astype(np.int64)
 
 
+def _checked(leaves: Sequence[Leaves], blocks: Int[IntArray, "K k"]) -> list[Leaves]:
+    """Return leaves as whole numbers; raise where they are not leaves of these cells, or of the leaves before."""
+    found, below = [], blocks
+    for part in leaves:
+        own, of_cell = checked_blocks(part.blocks), np.asarray(part.of_cell, dtype=np.int64)
+        n_leaves = own.shape[1]
+        if of_cell.shape != (below.shape[1],) or not np.array_equal(np.unique(of_cell), np.arange(n_leaves)):
+            raise DataError(f"leaves must have a leaf for each of {below.shape[1]} cells, and a cell in each leaf.")
+        inside = np.stack([np.bincount(of_cell, row, n_leaves) for row in below])
+        if len(own) != len(below) or (inside > own).any():
+            raise DataError("leaves must have the groups of the cells, and no fewer blocks than the cells in them.")
+        found.append(Leaves(of_cell, own))
+        below = own
+    return found
+
+
 def _drawn_distances(
-    blocks: Int[IntArray, "K k"], n_draws: int, sizes: Int[IntArray, " K"] | None = None
+    blocks: Int[IntArray, "K k"],
+    n_draws: int,
+    sizes: Int[IntArray, " K"] | None = None,
+    leaves: Sequence[Leaves] = (),
 ) -> Float[FloatArray, " {n_draws}"]:
     """Draw the largest distance between two groups, of true probabilities or of counts of `sizes` fresh persons."""
-    return np.concatenate([_largest_distance(drawn) for drawn in drawn_masses(blocks, n_draws, sizes)])
+    return np.concatenate([_largest_distance(drawn) for drawn in drawn_masses(blocks, n_draws, sizes, leaves)])
 
 
 def drawn_masses(
-    blocks: Int[IntArray, "K k"], n_draws: int, sizes: Int[IntArray, " K"] | None = None
+    blocks: Int[IntArray, "K k"],
+    n_draws: int,
+    sizes: Int[IntArray, " K"] | None = None,
+    leaves: Sequence[Leaves] = (),
 ) -> Iterator[Float[FloatArray, "_ K k"]]:
     """Yield draws of the leaves' true probabilities, or of the shares of `sizes` fresh persons in them."""
     generator, most = np.random.default_rng(_SEED), max(1, _NUMBERS_AT_ONCE // blocks.size)
     for start in range(0, n_draws, most):
-        drawn = generator.standard_gamma(blocks, size=(min(most, n_draws - start), *blocks.shape))
-        drawn /= drawn.sum(axis=-1, keepdims=True)
+        drawn = _drawn_probabilities(blocks, leaves, min(most, n_draws - start), generator)
         if sizes is not None:
             drawn = generator.multinomial(sizes, drawn) / sizes[:, None]
         yield drawn
+
+
+def _drawn_probabilities(
+    blocks: Int[IntArray, "K k"], leaves: Sequence[Leaves], n: int, generator: np.random.Generator
+) -> Float[FloatArray, "n K k"]:
+    """Draw the probabilities of cells: those of the leaves, times those of the cells in each leaf."""
+    drawn = generator.standard_gamma(blocks, size=(n, *blocks.shape))
+    if not leaves:
+        return drawn / drawn.sum(axis=-1, keepdims=True)
+    of_cell = leaves[0].of_cell
+    order = np.argsort(of_cell, kind="stable")
+    sums = np.add.reduceat(drawn[..., order], np.searchsorted(of_cell[order], np.arange(of_cell.max() + 1)), axis=-1)
+    of_leaves = _drawn_probabilities(leaves[0].blocks, leaves[1:], n, generator)
+    return drawn * (of_leaves / sums)[..., of_cell]
 
 
 def _largest_distance(p: Float[FloatArray, "n K k"]) -> Float[FloatArray, " n"]:

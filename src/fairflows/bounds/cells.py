@@ -31,7 +31,10 @@ FEWEST_PERSONS = 10
 
 
 def total_variation(p: ArrayLike) -> Float[FloatArray, "*tables K K"]:
-    """Return TV_ab = ½ Σ_i |p_a,i - p_b,i| for all pairs of K laws on k cells: (..., K, k) in, (..., K, K) out."""
+    r"""Return the total variation between all pairs of K laws on k cells: (..., K, k) in, (..., K, K) out.
+
+    .. math:: TV_{ab} = \tfrac12 \sum_i |p_{a,i} - p_{b,i}|
+    """
     p = np.asarray(p, dtype=np.float64)
     distances = np.zeros((*p.shape[:-1], p.shape[-2]))
     for a in range(p.shape[-2]):  # over groups: K × k numbers in memory at a time, not K × K × k
@@ -62,7 +65,9 @@ def exact_statistical_distance(probabilities: ArrayLike) -> Float[FloatArray, "*
 def exact_adversary_accuracy(
     probabilities: ArrayLike, priors: ArrayLike | None = None
 ) -> Float[FloatArray, "*tables"] | float:
-    r"""Return the accuracy of the best guess of the group from the cell, A* = Σ_i max_a π_a p_a(i).
+    r"""Return the accuracy of the best guess of the group from the cell.
+
+    .. math:: A^* = \sum_i \max_a π_a p_a(i)
 
     Parameters
     ----------
@@ -90,11 +95,12 @@ def cell_upper_bound(counts: ArrayLike, delta: float) -> Float[FloatArray, "*tab
     With probability at least 1 - δ over the counted persons, *every* classifier on the released cell, for whatever
     task, has a demographic parity distance of at most U on a fresh person. TV is jointly convex, so the observed
     distance is on average above the true one (Jensen), and one person moves it by at most 1/n_a (McDiarmid). The number
-    of cells is not in the second term; it enters through the upward bias of the first, about 0.56·sqrt(k/n).
+    of cells is not in the second term; it enters through the upward bias of the first, about
+    :math:`0.56 \sqrt{k/n}`.
 
-    For K > 2 groups the bound is on the worst pair: either each pair at δ / (K choose 2), or all at once,
-    max TV + sqrt(½ log(1/δ) Σ_a 1/n_a), whichever has the smaller radius for these group sizes (the choice does not
-    look at the cells).
+    For K > 2 groups the bound is on the worst pair: either each pair at δ / (K choose 2), or all at once with the
+    radius :math:`\sqrt{\tfrac12 \log(1/δ) \sum_a 1/n_a}`, whichever is smaller for these group sizes (the choice does
+    not look at the cells).
 
     Proof: [Counted persons](proofs.md#counted-persons).
 

@@ -20,10 +20,12 @@ from fairflows.exceptions import DataError
 
 
 def true_distance_upper_bound(distance: float, density_errors: ArrayLike) -> float:
-    """Return a bound on Δ of the true law from the error of the densities (the paper's Theorem 5.5).
+    r"""Return a bound on Δ of the true law from the error of the densities (the paper's Theorem 5.5).
 
-    Δ(p_Z) ≤ Δ(p̂_Z) + TV(p̂_a, p_a) + TV(p̂_b, p_b), as encoders keep TV and TV obeys the triangle inequality. TV is
-    ½∫|p̂ - p|, with the half. For K groups, where `distance` is of the worst pair, the two largest errors count.
+    .. math:: Δ(p_Z) \le Δ(\hat p_Z) + TV(\hat p_a, p_a) + TV(\hat p_b, p_b), \qquad TV(p, q) = \tfrac12 \int |p - q|
+
+    as encoders keep TV and TV obeys the triangle inequality. For K groups, where `distance` is of the worst pair, the
+    two largest errors count.
 
     Parameters
     ----------
@@ -44,10 +46,11 @@ def true_distance_upper_bound(distance: float, density_errors: ArrayLike) -> flo
 
 
 def error_lower_bound(base_rates: ArrayLike, distance: float) -> float:
-    """Return a lower bound on the sum of two groups' error rates: their base-rate gap less Δ.
+    r"""Return a lower bound on the sum of two groups' error rates: their base-rate gap less Δ.
 
-    For every classifier on the release, err_a + err_b ≥ |P(y = 1 | a) - P(y = 1 | b)| - Δ (Zhao and Gordon, 2019), here
-    for the pair of groups with the widest gap.
+    .. math:: err_a + err_b \ge |P(y = 1 \mid a) - P(y = 1 \mid b)| - Δ
+
+    for every classifier on the release (Zhao and Gordon, 2019), here for the pair of groups with the widest gap.
 
     Parameters
     ----------

@@ -33,7 +33,8 @@ CALIBRATION = 0.5
 _RATE = 0.2  # a group's share that the root sends to the right, where rates differ on purpose and are not known yet
 _FEW = 8  # cells, for which a formula foresees the bound badly
 _ATTEMPTS = 8
-_ROOM = 1.015  # by which the 95 % point of counted cells may exceed that of the planned ones
+ROOM = 1.015
+"""The ratio by which the 95 % point of counted cells may exceed that of the planned ones."""
 
 Blocks = Callable[[int], Int[IntArray, "K k"]]
 """Given a number of cells k, the blocks of each group."""
@@ -142,7 +143,7 @@ def most_cells(
     `of_table` gives the blocks of the table's cells, which decide on the 95 % point of Δ(½), and `of_cut` those that
     the bound on persons to come follows from, if there is one.
     """
-    k = _most_within(of_table, most, target, 0.5, lambda blocks: _ROOM * known_half(blocks))
+    k = _most_within(of_table, most, target, 0.5, lambda blocks: ROOM * known_half(blocks))
     if of_cut is None or k < 2:
         return k
     exact, rough = (lambda blocks, f=f: f(blocks, delta) for f in (bound, foreseen_blocks_bound))

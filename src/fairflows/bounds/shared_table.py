@@ -85,11 +85,12 @@ def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike |
     .. math:: D = \tfrac12 \sum_j \Bigl|\frac{x_j}{R_0} - \frac{y_j}{R_1}\Bigr|, \qquad
               x_j \sim \mathrm{Hypergeometric}(n_0, c_{0j}, R_0), \; y_j \sim \mathrm{Hypergeometric}(n_1, c_{1j}, R_1)
 
-    with a mean of about 0.399·sqrt((k - 1)·f/(1 - f)·(1/(n_0 - 1) + 1/(n_1 - 1))) for matched cells. For two groups the
-    mean is exact. The law around it is that of a sum of folded normals: its standard deviation is bounded by that of
-    the terms' Hermite expansion, and its quantiles are those of Cornish and Fisher for its skewness. Of several groups
-    both numbers are about the largest distance of a pair, whose law is that of independent pairs. Simulations exceed
-    the 95 % point at most one time in twenty, whether cells are matched or not.
+    with a mean of about :math:`0.399 \sqrt{(k - 1) \frac{f}{1 - f} (\frac1{n_0 - 1} + \frac1{n_1 - 1})}` for matched
+    cells. For two groups the mean is exact. The law around it is that of a sum of folded normals: its standard
+    deviation is bounded by that of the terms' Hermite expansion, and its quantiles are those of Cornish and Fisher
+    for its skewness. Of several groups both numbers are about the largest distance of a pair, whose law is that of
+    independent pairs. Simulations exceed the 95 % point at most one time in twenty, whether cells are matched or
+    not.
 
     Argument: [Half of the table known](proofs.md#half-of-the-table-known).
 

@@ -28,10 +28,12 @@ from fairflows.certificate.counting import Counted
 from fairflows.certificate.looks import Looks, RecordedLook, open_looks
 from fairflows.certificate.model_hash import model_hash
 from fairflows.certificate.statements import (
+    CutLeaves,
     Law,
     Statement,
     blocks_statement,
     held_out_statement,
+    named_blocks,
     narrow_blocks_statements,
     table_rank_statement,
     table_statement,
@@ -318,15 +320,19 @@ class Case:
             yield table_rank_statement(table.counts.sum(axis=0), self._within)
         if self.trees is None or table.blocks is None or self.labels:
             return  # a label does not follow from a cell
-        names = self.groups if self.uncut is None else map(str, self.known_groups)
-        blocks = dict(zip(names, map(tuple, table.blocks.tolist()), strict=True))
+        names = self.groups if self.uncut is None else list(map(str, self.known_groups))
+        blocks = named_blocks(table.blocks, names)
         if self.uncut is None:
-            yield blocks_statement(blocks, self.delta)
+            leaves = tuple(CutLeaves.of(part, self.groups) for part in table.leaves)
+            yield blocks_statement(blocks, self.delta, leaves)
         else:
             yield from narrow_blocks_statements(blocks, self.delta, self._within)
         if self.is_new:
             counts = self._counts(self._new_persons(table)).sum(axis=0)
-            p_value = (blocks_p_value if self.uncut is None else rank_p_value)(table.blocks, counts)
+            if self.uncut is None:
+                p_value = blocks_p_value(table.blocks, counts, table.leaves)
+            else:
+                p_value = rank_p_value(table.blocks, counts)
             yield statement_on_new_persons(self._printed_groups(counts), p_value, self.groups)
 
     def _counted_table(self, table: ReleasedTable) -> Statement:
@@ -579,6 +585,7 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "table": case.table is not None,
         "together": case.table is not None and case.table.together is not None,
         "persons to come": by_trees,
+        "cut further": case.trees is not None and bool(case.trees.leaves),
         "one tree": by_trees,
         "ranks": case.uncut is not None,
         "independent": is_counted,

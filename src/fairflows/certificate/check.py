@@ -20,6 +20,7 @@ from fairflows.certificate.file_checks import check_file, check_links
 from fairflows.certificate.file_list import FileList, file_sha256, list_beside
 from fairflows.certificate.notices import Notices, notices_beside
 from fairflows.certificate.statements import (
+    Blocks,
     CellCounts,
     Statement,
     blocks_statement,
@@ -155,16 +156,23 @@ def _previous(path: Path, c: Certificate) -> Iterator[Result]:
             yield Result("previous", "note", text)
             continue
         earlier = Certificate.read(found)
-        same = [
-            (part.n_cells, list(part.n), part.find("population") and part.find("population").blocks)  # type: ignore[union-attr]
-            for part in (c, earlier)
-        ]
-        if same[0] != same[1] or earlier.previous != c.previous[: number - 1]:
+        same, refined = _cells_of(c)[0] == _cells_of(earlier)[0], _cells_of(earlier)[0] in _cells_of(c)
+        if not refined or list(c.n) != list(earlier.n) or earlier.previous != c.previous[: number - 1]:
             yield Result("previous", "FAILED", f"Release {number} ({found}) is not of the same cells.")
         else:
-            text = f"Release {number} of {len(c.previous) + 1}, of {earlier.issued}, is of the same cells ({found})."
+            how = "of the same cells" if same else "of cells that were cut further since"
+            text = f"Release {number} of {len(c.previous) + 1}, of {earlier.issued}, is {how} ({found})."
             yield Result("previous", "ok", text)
             yield from _notices(found)
+
+
+def _cells_of(c: Certificate) -> list[tuple[int | None, Blocks]]:
+    """Return number and blocks of a certificate's cells, then of the leaves that these were cut from."""
+    stated = c.find("population")
+    if stated is None:
+        return [(c.n_cells, {})]
+    leaves = [(max(part.of_cell, default=-1) + 1, part.blocks) for part in stated.leaves]
+    return [(c.n_cells, stated.blocks), *leaves]
 
 
 # Statements ---------------------------------------------------------------------------------------------------------
@@ -195,7 +203,7 @@ def _check_statements(c: Certificate) -> Iterator[Result]:
         elif statement.about == "table":
             yield from _compared(c, statement, table_statement(_counts_of(statement), statement.persons))
         elif statement.by == "blocks":
-            again = blocks_statement(statement.blocks, statement.delta)
+            again = blocks_statement(statement.blocks, statement.delta, statement.leaves)
             yield from _compared(c, statement, again, _TOLERANCE_OF_DRAWS)
         elif statement.by == "narrow blocks":
             both = narrow_blocks_statements(statement.blocks, statement.delta, statement.within or 0.0)
@@ -298,10 +306,33 @@ def _faults_of_blocks(s: Statement, c: Certificate) -> Iterator[str]:
     elif c.find("table") is None or len(s.blocks[next(iter(c.n))]) != c.n_cells:
         yield "The blocks are not of the cells that were counted"
     else:
+        yield from _faults_of_leaves(s)
+        first = s.leaves[-1].blocks if s.leaves else s.blocks
         for group, n in c.n.items():
-            n_cut = sum(s.blocks[group]) - 1
+            n_cut = sum(first.get(group, ())) - 1
             if n_cut != s.persons.get(group) or (n_cut > n and not c.previous):
                 yield f"The blocks of {group!r} are not those of the persons that it names"
+
+
+def _faults_of_leaves(s: Statement) -> Iterator[str]:
+    """Yield the faults of the leaves that cells were cut from."""
+    below = s.blocks
+    for part in s.leaves:
+        k = max(part.of_cell, default=-1) + 1
+        if list(part.blocks) != list(s.blocks) or any(len(b) != k or min(b) < 1 for b in part.blocks.values()):
+            yield "The leaves that were cut further are not of the groups that it names, or have no blocks"
+            return
+        if any(len(part.of_cell) != len(b) for b in below.values()) or set(part.of_cell) != set(range(k)):
+            yield "There must be one leaf for each cell"
+            return
+        for group, own in part.blocks.items():
+            inside = Counter[int]()
+            for leaf, n in zip(part.of_cell, below[group], strict=True):
+                inside[leaf] += n
+            if any(inside[leaf] > n for leaf, n in enumerate(own)):
+                yield f"The cells of a leaf have more blocks of {group!r} than the leaf"
+                return
+        below = part.blocks
 
 
 def _faults_of_narrow_blocks(s: Statement, c: Certificate) -> Iterator[str]:

@@ -34,7 +34,8 @@ def model_hash(model: object, key: Secret) -> str:
 def origin_of(model: Model) -> str:
     """Return the hash of the release whose cells a model gives: its own, or the first one's that it draws again from.
 
-    Releases from the same cells are one release in the record: linked, they tell no more.
+    Releases from the same cells are one release in the record: linked, they tell no more. Where cells were cut further
+    a name of this cut follows, after a slash.
     """
     return getattr(model, "origin_", "") or model_hash(model, model.key_)
 

@@ -154,14 +154,15 @@ def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: 
     """Count a release of rows, and record it if the block, in which its file takes its place, ends well.
 
     Yield how many releases these rows have had, this one included. Releases by one model count as one, because its rows
-    are drawn from the same cells again. Other processes wait meanwhile, so that two releases at once are two.
+    are drawn from the same cells again, and so do those by a model whose cells were cut further. Other processes wait
+    meanwhile, so that two releases at once are two.
 
     Parameters
     ----------
     parts : sequence of ReleasedRows
         The rows of each part of the file.
     model : str
-        Hash of the model.
+        Hash of the model; where cells were cut further, that of the first model and, after a slash, a name of the cut.
     written : path
         The file, which is complete, before it takes its place.
     file : path
@@ -182,7 +183,7 @@ def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: 
         agreeing = [(entry, entry.evidence(rows)) for entry in _recorded(folder, key)]
         again, perhaps = (_dates(agreeing, model, evidence) for evidence in ("again", "perhaps"))
         _warn(again, perhaps)
-        known = (entry.number for entry, evidence in agreeing if entry.model == model and evidence == "again")
+        known = (e.number for e, evidence in agreeing if _is_of_same_cells(e.model, model) and evidence == "again")
         number = next(known, 1 + len(again))
         pending = _begin(folder, key, rows, [model, number], written, file)
         try:
@@ -212,11 +213,18 @@ def _recorded(folder: Path, key: Key) -> Iterator[Recorded]:
         yield Recorded(*facts[:4], *hashes)
 
 
+def _is_of_same_cells(one: str, other: str) -> bool:
+    """Whether the cells of two models are the same, or those of one refine those of the other."""
+    parts = one.split("/"), other.split("/")
+    n = min(map(len, parts))
+    return parts[0][:n] == parts[1][:n]
+
+
 def _dates(agreeing: list[tuple[Recorded, Evidence]], model: str, evidence: Evidence) -> list[str]:
     """Return when other models first released rows that agree so well, oldest first."""
     first: dict[str, str] = {}
     for entry, found in agreeing:
-        if found == evidence and entry.model != model:
+        if found == evidence and not _is_of_same_cells(entry.model, model):
             first.setdefault(entry.model, entry.date)
     return list(first.values())
 

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from fairflows.bounds.ages import halves_upper_bound, known_share_correlation, rank_correlation, rank_upper_bound
 from fairflows.bounds.arguments import FloatArray
-from fairflows.bounds.blocks import IntArray, blocks_upper_bound
+from fairflows.bounds.blocks import IntArray, Leaves, blocks_upper_bound
 from fairflows.bounds.cells import merged_distance, merged_upper_bound
 from fairflows.bounds.shared_table import known_share_distance, table_distance
 
@@ -46,6 +46,32 @@ Probability = Annotated[float, Meta(ge=0, le=1)]
 
 Blocks = dict[str, tuple[int, ...]]
 """For each group, the blocks of each cell. Their sum is the number of persons that the tree was cut at, plus one."""
+
+
+@dataclass(frozen=True)
+class CutLeaves:
+    """The leaves of a tree that were cut further in a later release.
+
+    Attributes
+    ----------
+    of_cell : tuple of int
+        The leaf that each cell was cut from.
+    blocks : dict
+        The blocks of the leaves. Their sum is the number of persons that the leaves were cut at, plus one; the blocks
+        of the cells in a leaf add up to the persons who were still strictly inside of it, plus one.
+    """
+
+    of_cell: tuple[Annotated[int, Meta(ge=0)], ...]
+    blocks: Blocks
+
+    @classmethod
+    def of(cls, leaves: Leaves, groups: Sequence[str]) -> CutLeaves:
+        """Return the leaves with the names of the groups."""
+        return cls(tuple(leaves.of_cell.tolist()), named_blocks(leaves.blocks, groups))
+
+    def arrays(self) -> Leaves:
+        """Return the leaves as arrays."""
+        return Leaves(np.array(self.of_cell, dtype=np.int64), np.array(list(self.blocks.values()), dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -124,6 +150,8 @@ class Statement:
         The counts that a distance "counted" or "held-out" follows from.
     blocks : dict
         The blocks that a bound "by blocks" follows from.
+    leaves : tuple of CutLeaves
+        The leaves that the cells were cut from by a later release, then those that these were cut from, and so on.
     known : dict
         Of a table: the mean distance Δ(f) when the groups of a random share f of its persons are known, by f as text.
     known_half : float or None
@@ -153,6 +181,7 @@ class Statement:
     delta: Probability = 0.0
     counts: CellCounts | None = None
     blocks: Blocks = field(default_factory=dict)
+    leaves: tuple[CutLeaves, ...] = ()
     known: dict[str, float] = field(default_factory=dict)
     known_half: Probability | None = None
     within: Probability | None = None
@@ -248,15 +277,22 @@ def _thousandths(distance: float) -> float:
     return min(1.0, math.ceil(1_000 * distance - 1e-9) / 1_000)
 
 
-def blocks_statement(blocks: Blocks, delta: float) -> Statement:
+def named_blocks(blocks: IntArray, groups: Sequence[str]) -> Blocks:
+    """Return blocks (K, k) by the name of the group."""
+    return dict(zip(groups, map(tuple, blocks.tolist()), strict=True))
+
+
+def blocks_statement(blocks: Blocks, delta: float, leaves: tuple[CutLeaves, ...] = ()) -> Statement:
     """Bound the true distance of persons who come later, by the law of the cells' masses."""
+    first = leaves[-1].blocks if leaves else blocks
     return Statement(
         about="population",
         by="blocks",
-        persons={group: float(sum(b) - 1) for group, b in blocks.items()},
-        distance=blocks_upper_bound(list(blocks.values()), delta),
+        persons={group: float(sum(b) - 1) for group, b in first.items()},
+        distance=blocks_upper_bound(list(blocks.values()), delta, [part.arrays() for part in leaves]),
         delta=delta,
         blocks=blocks,
+        leaves=leaves,
     )
 
 

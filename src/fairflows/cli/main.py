@@ -138,6 +138,9 @@ def share(
         Path | None,
         typer.Option(help="Folder of an earlier result, from whose cells the rows are drawn.", show_default=False),
     ] = None,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="With --again: cut the cells further by the new columns.")
+    ] = False,
     as_json: Json = False,
     *,
     reading: Reading,
@@ -170,8 +173,10 @@ def share(
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
     if linked is not None and (reading.sample is not None or again is not None):
         raise DataError("Two linked files are read whole, and not drawn again: leave out --sample and --again.")
-    if again is not None and (reading.sample is not None or again.resolve() == out.resolve()):
-        raise DataError("again draws a whole file into another folder: the earlier certificate stays where it is.")
+    if again is not None and again.resolve() == out.resolve():
+        raise DataError("again draws a file into another folder: the earlier certificate stays where it is.")
+    if extend and reading.sample is not None:
+        raise DataError("extend takes a whole file, whose persons cut the cells further; leave sample=... out.")
     grouping = None if again is None else read_run(again).grouping
     with locked(out, wait=False), stages():
         say(f"reading {file}")
@@ -208,6 +213,7 @@ def share(
             random_state=random_state,
             quick=quick,
             again=again,
+            extend=extend,
         )
         whole = None if reading.sample is None else file
         shared = shared.save(out, kind=kind, replace=replace, whole=whole, text_format=reading.text_format)
@@ -485,7 +491,6 @@ def verify(
     """
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.verify import verify as compare
-    from fairflows.result import certified_part
 
     model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
@@ -493,7 +498,7 @@ def verify(
         table = run.table_of(rows, model, reading.text_format, is_own=True)
     else:
         table = run.linked_tables_of((rows, linked), model, reading.text_format)
-    found = compare(document, model, certified_part(table, run, document))
+    found = compare(document, model, table)
     typer.echo(repr(found))
     raise typer.Exit(0 if found else 1)
 

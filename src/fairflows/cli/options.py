@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 _SAME_NAMES = (
-    "again categorical decimal delta drop encoding engine groups household label merge_small method missing_group "
-    "missing_label most_rows output replace sample sensitive separator sheet target time uncut unit"
+    "again categorical decimal delta drop encoding engine extend groups household label merge_small method "
+    "missing_group missing_label most_rows output replace sample sensitive separator sheet target time uncut unit"
 )
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},

@@ -8,8 +8,9 @@ from numbers import Real
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
@@ -126,17 +127,21 @@ class FairCells(Encoder):
         label = rows.label
         if label is None:
             raise DataError("FairCells requires y to be passed, but the target y is None: cells are made for a label.")
+        train, rest, is_rare = self._part(rows, label, self.random_state)
+        label.warn_of_rare(is_rare, "train the scores or make the cells")
+        label = label.without(is_rare)
         self.label_ = label.take(np.empty(0, np.intp))
         self.output_ = CELL
-        self.binned_, programme = self._plan(rows, label, self.random_state)
+        self.binned_, programme = self._plan(rows, label, train, rest, self.random_state)
         found = programme.most_cells(self.target, self.random_state).within(self.target)
         self.cells_of_bin_, self.cell_means_, self.n_cells_ = found.channel, found.levels, found.channel.shape[1]
         self.laws_ = programme.counted @ found.channel
         self.distance_, self.planned_ = found.distance, found.planned
 
-    def _plan(self, rows: TrainingRows, label: Label, seed: int) -> tuple[BinnedScores, PlannedProgramme]:
+    def _plan(
+        self, rows: TrainingRows, label: Label, train: Int[Places, " m"], rest: Int[Places, " l"], seed: int
+    ) -> tuple[BinnedScores, PlannedProgramme]:
         """Return scores fitted on some persons, with bins, and the programme made from the others."""
-        train, rest = self._part(rows, label, seed)
         binned = self._fit_scores(rows, label, train, seed)
         codes, group, persons = take(rows.codes, rest), rows.group[rest], rows.persons.take(rest)
         K, scores, own_bins = len(self.groups_), binned.coordinates(codes), binned.own_bins(group)
@@ -175,21 +180,31 @@ class FairCells(Encoder):
             of_group = fit_score(model, codes, rows.group[train], seen)
         return BinnedScores(score, of_group)
 
-    def _part(self, rows: Rows, label: Label, seed: int) -> tuple[Int[Places, " _"], Int[Places, " _"]]:
-        """Return persons to train the scores, and persons to make the cells from; of few, another part may do."""
+    def _part(
+        self, rows: Rows, label: Label, seed: int
+    ) -> tuple[Int[Places, " _"], Int[Places, " _"], Bool[npt.NDArray[np.bool_], " n_classes"]]:
+        """Return persons to train the scores, and persons to make the cells from; of few, another part may do.
+
+        Return also which classes of the label one of the two parts lacks.
+        """
         classes, n_groups = label.class_values.tolist(), len(self.groups_)
         codes = label.values if classes else np.zeros(len(rows.group), dtype=np.intp)
         for attempt in range(_ATTEMPTS):
             train, rest = rows.persons.split(_CALIBRATION, random_state=seed + attempt)
             of_groups = [np.bincount(rows.group[part], minlength=n_groups) >= 2 for part in (train, rest)]
             of_labels = [np.bincount(codes[part], minlength=len(classes)) >= 1 for part in (train, rest)]
-            enough = [*np.logical_and(*of_groups), *np.logical_and(*of_labels)]
-            if all(enough):
-                return train, rest
-        lacking = [*self.groups_, *classes][enough.index(False)]
+            enough, has_label = np.logical_and(*of_groups), np.logical_and(*of_labels)
+            if enough.all() and has_label.all():
+                break
+        if not enough.all():
+            lacking = [shown(group) for group, found in zip(self.groups_, enough, strict=True) if not found]
+        elif classes and has_label.sum() < 2:
+            lacking = [shown(value) for value, found in zip(classes, has_label, strict=True) if not found]
+        else:
+            return train, rest, ~has_label
         raise DataError(
-            "Every group and every label needs persons both to train the scores and to make the cells from; "
-            f"{shown(lacking)} is too rare."
+            "Every group, and two classes of the label, need persons both to train the scores and to make the cells "
+            f"from; {lacking[0]} is too rare."
         )
 
     def cells(self, rows: Rows) -> Int[Cells, " n"]:

@@ -17,7 +17,7 @@ from fairflows.encoder.label import Label, known_label
 from fairflows.encoder.matched_tree import Coin, MatchedTree, TreeStructure, cut
 from fairflows.encoder.rows import Rows, TrainingRows
 from fairflows.encoder.tree_growth import StructureRows, grow
-from fairflows.encoder.tree_scores import TreeScores
+from fairflows.encoder.tree_scores import MoreScores, TreeScores
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.table.domain import take
 from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
@@ -90,7 +90,7 @@ class FairTree(Encoder):
 
     label_: Label | None = field(init=False)
     cell_means_: Float[FloatArray, "n_cells n_targets"] = field(init=False)
-    split_scores_: TreeScores = field(init=False)
+    split_scores_: TreeScores | MoreScores = field(init=False)
     structure_: TreeStructure = field(init=False)
     tree_: MatchedTree | None = field(init=False)
     blocks_: Int[IntArray, "K n_cells"] | None = field(init=False)
@@ -144,13 +144,16 @@ class FairTree(Encoder):
         self.label_ = rows.labels[0].take(np.empty(0, np.intp)) if rows.labels else None
         self.output_, self.cell_means_ = CELL, np.empty((0, 0))
         others = np.setdiff1d(np.arange(len(rows.group)), structure, assume_unique=True)
-        self.split_scores_, of_structure = TreeScores.fit(rows, structure, self.random_state)
-        self.split_scores_.seen.check_texts(rows.domain, rows.kinds)
+        split_scores, of_structure = TreeScores.fit(rows, structure, self.random_state)
+        split_scores.seen.check_texts(rows.domain, rows.kinds)
+        self.split_scores_ = split_scores
+        for label in rows.labels:
+            label.warn_of_rare(label.lacking(structure), "choose the tree")
         scores = np.empty((len(rows.group), of_structure.shape[1]))
         scores[structure] = of_structure
         if len(others):
             scores[others] = np.concatenate(list(self._scores(rows.take(others))))
-        grown = self._grown(rows, structure, scores[structure], n_persons, fewest)
+        grown = self._grown(rows, structure, split_scores, scores[structure], n_persons, fewest)
         self.structure_ = grown.first(n_cells(grown))
         self.n_cells_ = self.structure_.n_cells
         self.tree_ = self.blocks_ = None
@@ -170,22 +173,21 @@ class FairTree(Encoder):
         self,
         rows: TrainingRows,
         places: Int[Places, " n"],
+        split_scores: TreeScores,
         scores: Float[FloatArray, "n n_scores"],
         n_persons: Int[IntArray, " K"],
         fewest: int,
     ) -> TreeStructure:
         """Grow a tree as far as so many persons of each group allow."""
-        n_labels, K, group = self.split_scores_.n_of_label, len(rows.groups), rows.group[places]
-        targets = [_standardised(label.targets()[places]) / np.sqrt(len(rows.labels)) for label in rows.labels]
-        targets.append(scores[:, n_labels:] / np.sqrt(max(self.split_scores_.components.total_variance, 1e-300)))
-        grown_on = StructureRows.of(scores, group, np.concatenate(targets, axis=1), K, self.random_state)
+        K = len(rows.groups)
+        grown_on = structure_rows(rows, places, split_scores, scores, self.random_state)
         if not self.spend:
             return grow(grown_on, n_persons, fewest=fewest)
         if not (rows.labels and len(rows.labels[0].class_values) == 2):
             raise DataError("spend needs a label with two classes: pass y, or leave spend at 0.")
-        if self.split_scores_.of_labels[0] is None:
+        if split_scores.of_labels[0] is None:
             return grow(grown_on, n_persons)
-        rates = best_rates([scores[group == a, 0] for a in range(K)], self.spend)
+        rates = best_rates([scores[grown_on.group == a, 0] for a in range(K)], self.spend)
         grown = grow(grown_on, n_persons, rates)
         return grown if grown.n_cells > 1 else grow(grown_on, n_persons)
 
@@ -221,6 +223,21 @@ class FairTree(Encoder):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = True
         return tags
+
+
+def structure_rows(
+    rows: TrainingRows,
+    places: Int[Places, " n"],
+    split_scores: TreeScores,
+    scores: Float[FloatArray, "n n_scores"],
+    random_state: int,
+) -> StructureRows:
+    """Return the rows that a structure is chosen on, whose leaves are to tell the labels and the columns alike."""
+    targets = [_standardised(label.targets()[places]) / np.sqrt(len(rows.labels)) for label in rows.labels]
+    of_columns = scores[:, split_scores.n_of_label :]
+    targets.append(of_columns / np.sqrt(max(split_scores.components.total_variance, 1e-300)))
+    group, K = rows.group[places], len(rows.groups)
+    return StructureRows.of(scores, group, np.concatenate(targets, axis=1), K, random_state)
 
 
 def _standardised(targets: Float[FloatArray, "n n_targets"]) -> Float[FloatArray, "n n_targets"]:

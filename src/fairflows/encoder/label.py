@@ -8,9 +8,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import check_column, is_continuous, places_in, shown, sorted_values
 from fairflows.table.frames import ColumnLike, Frame, is_polars
 
@@ -57,6 +57,29 @@ class Label:
     def class_values(self) -> np.ndarray:
         """Its classes; none for a number."""
         return np.empty(0) if self.classes is None else self.classes
+
+    def without(self, is_rare: Bool[npt.NDArray[np.bool_], " n_classes"]) -> Label:
+        """Return the label without some of its classes, whose rows count as of the most frequent other one."""
+        if self.classes is None or not is_rare.any():
+            return self
+        counts = np.where(is_rare, -1, np.bincount(self.values, minlength=len(self.classes)))
+        place = np.cumsum(~is_rare) - 1
+        place[is_rare] = place[counts.argmax()]
+        return replace(self, classes=self.classes[~is_rare], values=place[self.values])
+
+    def lacking(self, places: Int[npt.NDArray[np.intp], " m"]) -> Bool[npt.NDArray[np.bool_], " n_classes"]:
+        """Return which classes no row at these places has; none for a number."""
+        return np.bincount(self.values[places] if len(self.class_values) else [], minlength=len(self.class_values)) == 0
+
+    def warn_of_rare(self, is_rare: Bool[npt.NDArray[np.bool_], " n_classes"], what: str) -> None:
+        """Warn that some classes have no score of their own, because no person who `what` has them."""
+        if self.classes is not None and is_rare.any():
+            counts = np.bincount(self.values, minlength=len(self.classes))[is_rare]
+            rare = ", ".join(f"{shown(c)} ({n:,})" for c, n in zip(self.classes[is_rare], counts, strict=True))
+            warn_user(
+                f"Classes of the label are too rare to be among the persons who {what} (rows): {rare}. They "
+                "have no score of their own, and are drawn with the rest."
+            )
 
     def targets(self) -> Float[FloatArray, "n n_targets"]:
         """Return the numbers that represent each row's label, one column or one per class; their mean is kept."""

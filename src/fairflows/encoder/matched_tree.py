@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -61,6 +62,52 @@ class TreeStructure:
             return np.asarray(n_persons)[:, None] + 1
         return self.side_blocks(n_persons)[self.children < 0].T  # cells are numbered in this order
 
+    def side_blocks_below(self, n_first: int, of_leaves: Int[IntArray, "K k"]) -> Int[IntArray, "n_nodes 2 K"]:
+        """Return the blocks on both sides of each node where the leaves of `first(n_first)` have these blocks.
+
+        Nodes above these leaves have blocks at leaves alone.
+        """
+        found = np.zeros((len(self.score), 2, len(of_leaves)), dtype=np.int64)
+        of_node = np.zeros((len(self.score), len(of_leaves)), dtype=np.int64)
+        above = self.first(n_first).children
+        found[: len(above)][above < 0] = of_leaves.T
+        starts = above < 0
+        if not len(above):
+            of_node[0] = of_leaves[:, 0]
+        else:
+            of_start = self.children[: len(above)][starts]
+            of_node[of_start[of_start >= 0]] = of_leaves.T[of_start >= 0]
+        for node in range(len(above), len(self.score)):
+            left = blocks_to_the_left(of_node[node], self.share[node])
+            found[node] = left, of_node[node] - left
+            for side in np.flatnonzero(self.children[node] >= 0):
+                of_node[self.children[node, side]] = found[node, side]
+        return found
+
+    def starts_below(self, n_first: int) -> Int[IntArray, " k"]:
+        """Return of each leaf of `first(n_first)` the node that it is cut at, or −1 − its cell where it is not cut."""
+        above = self.first(n_first).children
+        return self.children[: len(above)][above < 0] if len(above) else np.zeros(1, dtype=np.int64)
+
+    def leaves_of_first(self, n_first: int) -> Int[IntArray, " n_cells"]:
+        """Return the leaf of `first(n_first)` that each cell lies in."""
+        starts, found = self.starts_below(n_first), np.empty(self.n_cells, dtype=np.int64)
+        of_node = np.empty(len(self.score), dtype=np.int64)
+        for leaf, start in enumerate(starts.tolist()):
+            (of_node if start >= 0 else found)[start if start >= 0 else -1 - start] = leaf
+        for node in range(n_first - 1, len(self.score)):
+            for child in self.children[node].tolist():
+                (of_node if child >= 0 else found)[child if child >= 0 else -1 - child] = of_node[node]
+        return found
+
+    @cached_property
+    def depth(self) -> Int[IntArray, " n_nodes"]:
+        """The number of nodes above each node."""
+        found = np.zeros(len(self.score), dtype=np.int64)
+        for node, children in enumerate(self.children):
+            found[children[children >= 0]] = found[node] + 1
+        return found
+
     def levels(self) -> Int[IntArray, "n_levels n_cells"]:
         """Return the number of each cell's ancestor at depths 1, 2, …; the last are the cells.
 
@@ -101,25 +148,48 @@ class MatchedTree:
     threshold: Float[FloatArray, "n_nodes K"]
     coin: Float[FloatArray, "n_nodes K"]
 
-    def cells(self, scores: Float[FloatArray, "n n_scores"], group: Int[Places, " n"], coin: Coin) -> Int[Places, " n"]:
-        """Return the leaf that each row ends in."""
+    def cells(
+        self,
+        scores: Float[FloatArray, "n n_scores"],
+        group: Int[Places, " n"],
+        coin: Coin,
+        start: Int[IntArray, " n"] | None = None,
+        *,
+        strictly: bool = False,
+    ) -> Int[Places, " n"]:
+        """Return the leaf that each row ends in.
+
+        `start` is the node that each row begins at, by default the root, or −1 − its leaf. With `strictly` the rows at
+        a threshold, which are used up by it, have the leaf −1.
+        """
         tree = self.structure
-        place = np.full(len(scores), 0 if len(tree.score) else -1, dtype=np.int64)
-        rows, depth = np.flatnonzero(place >= 0), 0
+        root = 0 if len(tree.score) else -1
+        place = np.full(len(scores), root, dtype=np.int64) if start is None else start.copy()
+        rows, used_up = np.flatnonzero(place >= 0), np.zeros(len(scores), dtype=bool)
         while len(rows):
             node, a = place[rows], group[rows]
             value, threshold = scores[rows, tree.score[node]], self.threshold[node, a]
             goes_right = value > threshold
             tied = np.flatnonzero(value == threshold)
-            if len(tied):
-                goes_right[tied] = coin(depth, rows[tied]) > self.coin[node[tied], a[tied]]
+            depths = tree.depth[node[tied]]
+            for depth in np.unique(depths):  # one, unless rows begin at several depths
+                at = tied[depths == depth]
+                u, at_cut = coin(int(depth), rows[at]), self.coin[node[at], a[at]]
+                goes_right[at] = u > at_cut
+                used_up[rows[at]] |= u == at_cut
             place[rows] = tree.children[node, goes_right.astype(np.intp)]
-            rows, depth = rows[place[rows] >= 0], depth + 1
-        return (-1 - place).astype(np.intp)
+            rows = rows[place[rows] >= 0]
+        found = (-1 - place).astype(np.intp)
+        return np.where(used_up, -1, found) if strictly else found
 
 
 def cut(
-    tree: TreeStructure, scores: Float[FloatArray, "n n_scores"], group: Int[Places, " n"], coin: Coin
+    tree: TreeStructure,
+    scores: Float[FloatArray, "n n_scores"],
+    group: Int[Places, " n"],
+    coin: Coin,
+    above: MatchedTree | None = None,
+    start: Int[IntArray, " n"] | None = None,
 ) -> MatchedTree:
     """Set the thresholds of a tree at order statistics of persons.
 
@@ -127,28 +197,36 @@ def cut(
     where i depends on b and the share alone; i blocks go to the left, b − i to the right, and the person at the cut is
     used up. All nodes of a level are treated together.
 
-    `scores` has one row per person, and `TreeStructure.blocks` of so many persons are positive.
+    `scores` has one row per person, and `TreeStructure.blocks` of so many persons are positive. The thresholds of the
+    first nodes may be those of another tree, `above`; `start` is then the node below them at which each person begins,
+    or negative.
     """
     n_nodes, K = tree.share.shape
+    n_above = 0 if above is None else len(above.threshold)
     threshold, coin_at_cut = np.empty((2, n_nodes, K))
-    blocks = np.empty((n_nodes, K), dtype=np.int64)
-    blocks[:1] = np.bincount(group, minlength=K) + 1
-    live, node_of, depth = np.arange(len(group)), np.zeros(len(group), dtype=np.int64), 0
-    level = np.arange(min(1, n_nodes))  # the nodes of a depth, in rising order
-    while len(level):
+    if above is not None:
+        threshold[:n_above], coin_at_cut[:n_above] = above.threshold, above.coin
+    node_of = np.zeros(len(group), dtype=np.int64) if start is None else start.copy()
+    live = np.flatnonzero(node_of >= 0) if n_nodes else np.empty(0, dtype=np.intp)
+    blocks = np.ones((n_nodes, K), dtype=np.int64)  # of nodes at which nobody begins they are set from above
+    np.add.at(blocks, (node_of[live], group[live]), 1)
+    below = np.arange(n_above, n_nodes)
+    for depth in np.unique(tree.depth[below]).tolist():
+        level = below[tree.depth[below] == depth]  # in rising order
+        waits = tree.depth[node_of[live]] != depth
+        waiting, live = live[waits], live[~waits]
         value, u = scores[live, tree.score[node_of[live]]], coin(depth, live)
         order = np.lexsort((u, value, node_of[live] * K + group[live]))
         value, u, live = value[order], u[order], live[order]
         at_level = np.searchsorted(level, node_of[live])
         i = blocks_to_the_left(blocks[level], tree.share[level])  # (n_level, K)
-        start = np.searchsorted(at_level * K + group[live], np.arange(len(level) * K)).reshape(-1, K)
-        threshold[level], coin_at_cut[level] = value[start + i - 1], u[start + i - 1]
+        first = np.searchsorted(at_level * K + group[live], np.arange(len(level) * K)).reshape(-1, K)
+        threshold[level], coin_at_cut[level] = value[first + i - 1], u[first + i - 1]
         for side, part in ((0, i), (1, blocks[level] - i)):
             child = tree.children[level, side]
             blocks[child[child >= 0]] = part[child >= 0]
-        rank = np.arange(len(live)) - (start + i - 1)[at_level, group[live]]  # 0 for the person at the cut
+        rank = np.arange(len(live)) - (first + i - 1)[at_level, group[live]]  # 0 for the person at the cut
         live, goes_right = live[rank != 0], (rank[rank != 0] > 0).astype(np.intp)
         node_of[live] = tree.children[node_of[live], goes_right]
-        live = live[node_of[live] >= 0]
-        level, depth = np.sort(tree.children[level][tree.children[level] >= 0]), depth + 1
+        live = np.concatenate([live[node_of[live] >= 0], waiting])
     return MatchedTree(tree, threshold, coin_at_cut)

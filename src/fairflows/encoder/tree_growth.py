@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,7 @@ class StructureRows:
 class Level:
     """The nodes of one depth of a tree that grows."""
 
-    above: Int[IntArray, " n_nodes"]  # which node each is below, −1 for the root
+    above: Int[IntArray, " n_nodes"]  # which node each is below; −1 − j for the j-th one that nothing is above
     side: Int[IntArray, " n_nodes"]  # on which side of it
     mass: Float[FloatArray, " n_nodes"]  # the share of the persons
     blocks: Int[IntArray, "n_nodes K"]
@@ -101,9 +101,47 @@ def grow(
     depth are treated together, as arrays. With `rates` the root splits the first score, and sends this share of
     each group to the right.
     """
-    K = rows.n_groups
     level = Level(np.array([-1]), np.array([0]), np.ones(1), np.asarray(n_persons)[None] + 1)
-    node = np.zeros(len(rows.group), dtype=np.int64)  # of each row
+    score, share, children, _ = _grown(rows, np.zeros(len(rows.group), dtype=np.int64), level, rates, fewest)
+    return TreeStructure(score, share, children).first(len(score) + 1)
+
+
+def grow_below(
+    tree: TreeStructure, rows: StructureRows, leaf: Int[Places, " n"], blocks: Int[IntArray, "k K"], first_score: int
+) -> TreeStructure:
+    """Choose how the leaves of a tree are cut further, best first, by scores that are numbered from `first_score` on.
+
+    `leaf` is the leaf of each row, and `blocks` are those of the leaves, at which they are cut further.
+    """
+    k, K = blocks.shape
+    mass = (blocks / blocks.sum(axis=0)).mean(axis=1)
+    level = Level(-1 - np.arange(k), np.zeros(k, dtype=np.int64), mass, blocks)
+    score, share, children, root = _grown(rows, leaf.astype(np.int64), level, None, FEWEST_PERSONS)
+    n_above, n = len(tree.score), len(tree.score) + len(score)
+    of_leaf = np.where(root >= 0, n_above + root, n)  # a leaf has a number beyond all nodes
+    above = np.where(tree.children < 0, of_leaf[np.maximum(-1 - tree.children, 0)], tree.children)
+    below = np.where(children < 0, n, n_above + children)
+    return TreeStructure(
+        np.concatenate([tree.score, first_score + score]),
+        np.concatenate([tree.share, share.reshape(-1, K)]),
+        np.concatenate([above, below.reshape(-1, 2)]),
+    ).first(n + 1)
+
+
+def _grown(
+    rows: StructureRows,
+    node: Int[IntArray, " n"],
+    level: Level,
+    rates: Float[FloatArray, " K"] | None,
+    fewest: int,
+) -> tuple[
+    Int[IntArray, " n_nodes"], Float[FloatArray, "n_nodes K"], Int[IntArray, "n_nodes 2"], Int[IntArray, " n_starts"]
+]:
+    """Grow below the nodes of a level, which rows are in; score, share and children of the nodes, best first.
+
+    A child is −1 where it is a leaf. The last array has the node that each of the level became, −1 for a leaf.
+    """
+    K, n_starts = rows.n_groups, len(level.mass)
     scores: list[IntArray] = []  # of the nodes at each depth
     share_on_left: list[FloatArray] = []
     worth_of: list[FloatArray] = []
@@ -127,7 +165,14 @@ def grow(
         node = (np.cumsum(may_split) - 1)[node[stays]] + len(number) * goes_right[stays]
         n_nodes += len(number)
     above, side = (np.concatenate([getattr(level, part) for level in levels]) for part in ("above", "side"))
-    return _best_first(np.concatenate(scores), np.concatenate(share_on_left), np.concatenate(worth_of), above, side)
+    children, root = np.full((n_nodes, 2), -1), np.full(n_starts, -1)
+    is_below = above >= 0
+    children[above[is_below], side[is_below]] = np.flatnonzero(is_below)
+    root[-1 - above[~is_below]] = np.flatnonzero(~is_below)
+    order = _best_first(np.concatenate(worth_of), children, root)
+    place = np.full(n_nodes + 1, -1)  # the last for a leaf
+    place[order] = np.arange(n_nodes)
+    return np.concatenate(scores)[order], np.concatenate(share_on_left)[order], place[children[order]], place[root]
 
 
 def _worth(level: Level, shares: Float[FloatArray, "n_shares K"], least: int) -> Float[FloatArray, "n_nodes n_shares"]:
@@ -144,26 +189,18 @@ def _h(p: Float[FloatArray, "*any"]) -> Float[FloatArray, "*any"]:
 
 
 def _best_first(
-    score: Int[IntArray, " n_nodes"],
-    share: Float[FloatArray, "n_nodes K"],
-    worth: Float[FloatArray, " n_nodes"],
-    above: Int[IntArray, " n_nodes"],
-    side: Int[IntArray, " n_nodes"],
-) -> TreeStructure:
-    """Return a tree whose nodes are ordered by their worth, each after the one above it."""
-    n = len(score)
-    below = np.full((n, 2), -1)
-    below[above[1:], side[1:]] = np.arange(1, n)
-    order, waiting = [], [(-worth[0], 0)] if n else []
+    worth: Float[FloatArray, " n_nodes"], children: Int[IntArray, "n_nodes 2"], root: Int[IntArray, " n_starts"]
+) -> Int[IntArray, " n_nodes"]:
+    """Return the nodes in the order of their worth, each after the one above it."""
+    order, waiting = [], [(-worth[node], node) for node in root.tolist() if node >= 0]
+    heapify(waiting)
     while waiting:
         _, node = heappop(waiting)
         order.append(node)
-        for child in below[node].tolist():
+        for child in children[node].tolist():
             if child >= 0:
                 heappush(waiting, (-worth[child], child))
-    place = np.empty(n + 1, dtype=np.int64)
-    place[order], place[-1] = np.arange(n), n  # a leaf has a number beyond all nodes, which `first` makes a cell's
-    return TreeStructure(score[order], share[order], place[below[order]]).first(n + 1)
+    return np.array(order, dtype=np.int64)
 
 
 def best_splits(

@@ -87,6 +87,23 @@ class TreeScores:
         return np.where(self.seen.unknown(codes)[:, None], -np.inf, found)
 
 
+@dataclass(frozen=True)
+class MoreScores:
+    """The scores of a tree that was cut further by other columns: those of the tree, then those of these columns."""
+
+    first: TreeScores | MoreScores
+    more: TreeScores
+
+    @property
+    def n(self) -> int:
+        """The number of scores."""
+        return self.first.n + self.more.n
+
+    def values(self, codes: Codes) -> Float[FloatArray, "n n_scores"]:
+        """Return the scores of rows; −∞ where a value was not seen by the scores of its column."""
+        return np.concatenate([self.first.values(codes), self.more.values(codes)], axis=1)
+
+
 def _fitted(codes: Codes, label: Label, places: Places, seen: Seen, most: int, random_state: int) -> Score | None:
     """Fit the score of a label on rows at some places, or on a sample of them that has the same classes.
 

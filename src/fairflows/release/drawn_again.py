@@ -8,6 +8,7 @@ randomness.
 from __future__ import annotations
 
 import copy
+import secrets
 
 import numpy as np
 from sklearn.base import clone
@@ -15,28 +16,43 @@ from sklearn.base import clone
 from fairflows.encoder.base import Cells
 from fairflows.encoder.rows import Rows, group_places
 from fairflows.exceptions import DataError, warn_user
+from fairflows.release.cut_further import cut_further
 from fairflows.release.fit_arguments import FitArguments
 from fairflows.release.fitted_cells import FittedCells
 from fairflows.release.release import Release
 from fairflows.release.released_table import FEW, ReleasedTable
 from fairflows.table.domain import Outside
+from fairflows.table.panels import Panels
 from fairflows.table.table import Table
 
 
-def draw_again(release: Release, table: Table, origin: str, **settings: object) -> Release:
+def draw_again(
+    release: Release,
+    table: Table,
+    origin: str,
+    *,
+    extend: bool = False,
+    target: float | None = None,
+    **settings: object,
+) -> Release:
     """Return a release of another table of the same persons, and of new ones, from the cells of a fitted release.
 
     Persons of earlier tables keep their cell. New persons are encoded by the population cut, which takes the columns
-    that the release was fitted to. Other columns may be new, and columns may be missing where no person is new.
+    that the release was fitted to. Other columns may be new, and columns may be missing where no person is new. Persons
+    with all of their rows are drawn again with all of their rows; no column may be missing then.
 
     Parameters
     ----------
     release : Release
-        A release of `FairTree` with one row of each person, who is named.
+        A release of `FairTree` with one row of each person, who is named, or with all rows of each person.
     table : Table
         The rows, with the same groups and the same identifier.
     origin : str
         Hash of the release, by which its record knows releases from the same cells.
+    extend : bool, default=False
+        Whether the cells are cut further by the new columns.
+    target : float, default=None
+        The distance to stay within where cells are cut further; by default as `cut_further` says.
     **settings
         Settings of the new release, such as its rules; the others stay.
     """
@@ -46,10 +62,12 @@ def draw_again(release: Release, table: Table, origin: str, **settings: object) 
             "Rows are drawn again from the cells of a release of FairTree whose persons are named (identifier=...) and "
             "have one row each: only then each person has one cell."
         )
-    if release.unit == "person":
-        raise DataError("Persons whose rows were drawn together (unit='person') are not drawn again, as yet.")
     if table.grouping.is_uncut:
         raise DataError("Rows with an attribute that is not cut (uncut=...) are not drawn again, as yet.")
+    if extend and release.unit == "person":
+        raise DataError("extend cuts cells of rows further; persons with all rows (unit='person') keep theirs.")
+    whole = Panels.of(table) if release.unit == "person" else table  # with columns that the release does not know
+    table = release.units(table)
     persons = table.persons
     if not persons.named or persons.n < len(table):
         raise DataError(
@@ -57,14 +75,21 @@ def draw_again(release: Release, table: Table, origin: str, **settings: object) 
         )
     group = group_places(table.a, release.groups_, len(table))
     cells, rows = _cells(release, known, table, group)
+    known_now = known
+    encoder, n_cells, origin = release.encoder_, release.n_cells_, release.origin_ or origin
+    if extend:
+        further = cut_further(release, known, table, group, cells, target)
+        encoder, cells, known_now = further.tree, further.cells, further.known
+        settings["target"], n_cells = further.target, encoder.structure_.n_cells
+        origin = f"{origin}/{secrets.token_hex(16)}"  # another way to cut them further is another release
     again = clone(release).set_params(**settings)
     again.check_settings()
     again.form_ = release.form_
-    found = FittedCells(release.encoder_, None, release.n_cells_, rows, True, cells, 1, release.plan_)
-    again._set_fitted(found, FitArguments.of(table, None, None))
+    found = FittedCells(encoder, None, n_cells, rows, True, cells, 1, release.plan_)
+    again._set_fitted(found, FitArguments.of(whole, None, None))
     again.plan_ = release.plan_
-    again.origin_ = release.origin_ or origin
-    again.table_ = known.again(table, persons, group, cells, release.key_)
+    again.origin_ = origin
+    again.table_ = known_now.again(table, persons, group, cells, release.key_)
     again.ledger_ = copy.deepcopy(release.ledger_)
     again.ledger_.use(table.X, persons)
     _warn_of_few(known, again.table_)

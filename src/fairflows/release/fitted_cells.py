@@ -52,6 +52,7 @@ class FittedCells:
     most_rows: int | None = None
     plan: CellPlan | None = None
     blocks: IntArray | None = None  # (K, n_cells) of the population cut
+    inside: Cells | None = None  # the cell of it that each row is strictly inside of; −1 if used up, −2 if not cut at
     held_out: Mapping[str, IntArray] = field(default_factory=dict)  # (C, K, n_cells), by law
     # Levels and codes of columns of categories, where all rows were coded by one domain.
     levels: Mapping[Hashable, tuple[Levels, IntArray]] = field(default_factory=dict)
@@ -141,6 +142,11 @@ def fit_tree(release: Release, encoder: FairTree, given: FitArguments) -> Fitted
     coin = encoder.coin(rows.persons.take(at_table), 0)
     tree = cut(encoder.structure_, scores[at_table], rows.group[at_table], coin)
     cells = tree.cells(scores, rows.group, encoder.coin(rows.persons, 0))
+    inside = np.full(len(cells), -2, dtype=np.intp)
+    if encoder.tree_ is not None:
+        part = encoder.coin(rows.persons.take(at_others), 0)
+        group = rows.group[at_others]
+        inside[at_others] = encoder.tree_.cells(scores[at_others], group, part, strictly=True)
     levels = {n: (of, rows.codes[n]) for n, of in rows.domain.columns.items() if isinstance(of, Levels)}
     return FittedCells(
         encoder,
@@ -152,6 +158,7 @@ def fit_tree(release: Release, encoder: FairTree, given: FitArguments) -> Fitted
         most if named else None,
         plan,
         encoder.blocks_,
+        inside,
         levels=levels,
     )
 

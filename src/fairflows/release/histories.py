@@ -30,7 +30,7 @@ BESIDE = (ROWS, LEFT, LENGTH, ELAPSED, SINCE, UNTIL)
 class Histories:
     """The rows of a table person by person, in the order of time, as the laws learn from them."""
 
-    # The columns of the table, of a linked table with one row of each person, and helpers that others are computed from.
+    # Columns of the table and of a linked one with one row of each person, and helpers that others are computed from.
     rows: pd.DataFrame
     names: list[Hashable]  # the columns of the table
     labels: list[Hashable]
@@ -134,7 +134,7 @@ class Histories:
             n_cells,
             labels if labels.shape[1] else None,
             persons=self.houses,
-            kinds=parents.declared_kinds,
+            kinds=dict[Hashable, str](parents.declared_kinds.items()),
             rules=rules,
             given=[ROWS],
             label_place=parents.label_place + 1,

@@ -264,6 +264,7 @@ class Release(TransformerMixin, BaseEstimator):
             named=found.named,
             blocks=found.blocks,
             held_out=found.held_out,
+            inside=found.inside,
         )
         persons = found.rows.persons if found.named else Persons.unnamed(len(found.cells))
         self.ledger_ = encoder.ledger_ = Ledger.of(found.rows.X, persons, key)
@@ -535,8 +536,11 @@ class Release(TransformerMixin, BaseEstimator):
         tree, table = self.encoder_, self.table_
         if tree.tree_ is None or table is None or table.blocks is None:
             return None
-        others = rows.split(1 - tree.calibration, self.random_state)[1]
-        at = rows.take(rows.independent(others, self.most_rows_ or 1, self.random_state))
+        if table.of_persons:  # it was cut at persons of a sample
+            at = rows.take(np.flatnonzero(table.places_of_cut(rows.persons, self.key_) >= 0))
+        else:
+            others = rows.split(1 - tree.calibration, self.random_state)[1]
+            at = rows.take(rows.independent(others, self.most_rows_ or 1, self.random_state))
         again = tree.cut_again(at)
         blocks = tree.structure_.blocks(np.bincount(at.group, minlength=len(self.groups_)))
         pairs = (again.threshold, tree.tree_.threshold), (again.coin, tree.tree_.coin), (blocks, table.blocks)

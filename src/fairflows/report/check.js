@@ -174,8 +174,20 @@ function gamma(shape, uniform) {
   }
 }
 
+/** Draw the probabilities of a group's cells: those of the first leaves, times those of the cells in each leaf. */
+function drawnCells(levels, places, a, uniform) {
+  let p = null;
+  for (let level = levels.length - 1; level >= 0; level--) {
+    const own = levels[level][a].map((b) => gamma(b, uniform)), at = p === null ? own.map(() => 0) : places[level];
+    const above = p ?? [1], totals = above.map(() => 0);
+    own.forEach((x, j) => { totals[at[j]] += x; });
+    p = own.map((x, j) => (x / totals[at[j]]) * above[at[j]]);
+  }
+  return p;
+}
+
 /** The (1 - δ)-quantile of the largest distance between groups whose cells have Dirichlet laws, moved up for chance. */
-function blocksBound(blocks, delta) {
+function blocksBound(blocks, leaves, delta) {
   const k = blocks[0].length, size = blocks.length * k;
   if (k === 1) return 0;
   const stated = Math.max(20000, Math.min(Math.ceil(500 / delta), Math.floor(1e7 / size)));
@@ -185,21 +197,20 @@ function blocksBound(blocks, delta) {
   while (place > low && above + p[place - low] <= 1e-6) above += p[place-- - low];
   if (place >= stated) return 1;
   const times = 4 * stated * size < 2e7 ? 4 : 1, found = new Float64Array(times * stated), uniform = uniformNumbers();
+  const levels = [blocks, ...leaves.map((part) => Object.values(part.blocks))], places = leaves.map((part) => part.of_cell);
   const drawn = blocks.map(() => new Float64Array(k)), pairs = pairsOf(drawn);
   for (let i = 0; i < found.length; i++) {
-    blocks.forEach((row, a) => {
-      for (let j = 0; j < k; j++) drawn[a][j] = gamma(row[j], uniform);
-      const total = sum(drawn[a]);
-      for (let j = 0; j < k; j++) drawn[a][j] /= total;
-    });
+    for (let a = 0; a < drawn.length; a++) drawn[a].set(drawnCells(levels, places, a, uniform));
     for (const [p, q] of pairs) found[i] = Math.max(found[i], distance(p, q));
   }
   return found.sort()[Math.min(times * place, found.length - 1)];
 }
 
-function blocksStatement({ blocks, delta }) {
-  const persons = Object.fromEntries(Object.entries(blocks).map(([group, b]) => [group, sum(b) - 1]));
-  return { about: "population", by: "blocks", blocks, delta, persons, distance: blocksBound(Object.values(blocks), delta) };
+function blocksStatement({ blocks, leaves, delta }) {
+  const first = leaves.length ? leaves.at(-1).blocks : blocks;
+  const persons = Object.fromEntries(Object.entries(first).map(([group, b]) => [group, sum(b) - 1]));
+  const distance = blocksBound(Object.values(blocks), leaves, delta);
+  return { about: "population", by: "blocks", blocks, leaves, delta, persons, distance };
 }
 
 // The certificate ---------------------------------------------------------------------------------------------------
@@ -376,6 +387,24 @@ function faultOfCounts(c) {
   return "";
 }
 
+function faultOfLeaves(s) {
+  let below = s.blocks;
+  for (const { of_cell: place, blocks } of s.leaves) {
+    const k = Math.max(-1, ...place) + 1;
+    if (!same(Object.keys(blocks), Object.keys(s.blocks)) || Object.values(blocks).some((b) => b.length !== k || b.some((x) => x < 1))) {
+      return "The leaves that were cut further are not of the groups that it names, or have no blocks";
+    }
+    if (Object.values(below).some((b) => b.length !== place.length) || new Set(place).size !== k) return "There must be one leaf for each cell";
+    for (const [group, own] of Object.entries(blocks)) {
+      const inside = own.map(() => 0);
+      place.forEach((leaf, j) => { inside[leaf] += below[group][j]; });
+      if (inside.some((n, leaf) => n > own[leaf])) return "The cells of a leaf have more blocks than the leaf";
+    }
+    below = blocks;
+  }
+  return "";
+}
+
 function faultOfStatement(s, c, groups, sameNumbers) {
   if (isUnknown(s)) return "";
   const isSampled = ["held-out", "blocks", "narrow blocks"].includes(s.by), k = c.n_cells ?? 0;
@@ -397,7 +426,9 @@ function faultOfStatement(s, c, groups, sameNumbers) {
     if (blocks.some((b) => b.length !== blocks[0].length)) return "There must be one number of blocks of each group for each cell";
     if (blocks.some((b) => !b.length || b.some((x) => x < 1))) return "A number of blocks is below 1";
     if (!find(c, "table") || blocks[0].length !== c.n_cells) return "The blocks are not of the cells that were counted";
-    const cut = (group) => sum(s.blocks[group]) - 1;
+    const fault = faultOfLeaves(s);
+    if (fault) return fault;
+    const first = s.leaves.length ? s.leaves.at(-1).blocks : s.blocks, cut = (group) => sum(first[group]) - 1;
     if (groups.some((g) => cut(g) !== s.persons[g] || (cut(g) > c.n[g] && !c.previous.length))) return "The blocks are not those of the persons that it names";
   }
   if (s.counts !== null) {

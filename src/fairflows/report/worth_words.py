@@ -33,6 +33,8 @@ def good_for(usefulness: dict[str, Any] | None) -> list[str]:
         found = ["No label was named: name one to see what a model learnt from the table is worth."]
     if rows is not None:
         found.append(_like_the_original(rows))
+    if (panels := usefulness.get("panels")) is not None:
+        found.append(_like_the_histories(panels))
     told = [column for column in usefulness["columns"] if column["told"] >= 0.005]  # what is not printed as 0 %
     columns = [f"{column['name']} {percent(column['told'], 0)}" for column in told[:_MOST_COLUMNS]]
     more = [f"{len(told) - _MOST_COLUMNS} more in the report"] if len(told) > _MOST_COLUMNS else []
@@ -99,6 +101,25 @@ def _like_the_original(rows: dict[str, Any]) -> str:
         f"{1000 * rows['k_marginal'][1]:.0f}); trees tell shared from original rows with a detection score of "
         f"{rows['detection']:.2f} (1: not at all, 0: always)."
     )
+
+
+def _like_the_histories(panels: dict[str, Any]) -> str:
+    """Compare histories: numbers of rows, steps in time, changes from row to row, and a model of the next row."""
+    shared, others = map(percent, panels["lengths"])
+    parts = [f"numbers of rows differ by {shared} (other persons: {others})"]
+    if panels["steps"] is not None:
+        shared, others = map(percent, panels["steps"])
+        parts.append(f"steps in time by {shared} ({others})")
+    texts = {"unchanged": "unchanged from row to row", "autocorrelation": "correlated with the row before"}
+    for name, said in texts.items():
+        if both := panels[name]:
+            worst = max(both, key=lambda column: abs(both[column][0] - both[column][1]))
+            real, shared = (f"{value:.2f}" for value in both[worst])
+            parts.append(f"{said}, {worst} differs most: {shared} and not {real}")
+    if panels["next_label"] is not None:
+        shared, real = (f"{value:.3f}" for value in panels["next_label"])
+        parts.append(f"a model of the next row's label learnt from them reaches {shared} (from original rows: {real})")
+    return f"Histories beside the original: {'; '.join(parts)}."
 
 
 def wrapped(text: str) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from fairflows.certificate.releases import ReleasedRows
 from fairflows.encoder.base import MORE_ROWS, Model, fitted_model
 from fairflows.exceptions import DataError, check_choice, warn_user
-from fairflows.release.released_table import warn_of_kept
+from fairflows.release.released_table import KeptRows, warn_of_kept
 from fairflows.table import columns as kinds
 from fairflows.table.columns import Schema, check_known
 from fairflows.table.domain import Reason, warn_of_outside
@@ -138,33 +138,35 @@ class BatchFindings:
 
     outside: Counter[tuple[str, Reason]] = field(default_factory=Counter)  # values that training did not have
     dropped: int = 0  # rows without a group or a label
-    kept: int = 0  # rows of persons of the table that was released, who keep their cell
+    n_known: int = 0  # rows of persons of the table that was released, who keep their cell
     counts: npt.NDArray[np.int64] | None = None  # (K, k): rows by group and cell, of a release
     no_label: list[str] = field(default_factory=list)  # labels that the rows lack
     persons: list[Hashes] = field(default_factory=list)  # hashes of the rows' persons, batch by batch
     released: list[ReleasedRows] = field(default_factory=list)  # for the record of releases, batch by batch
+    kept: list[KeptRows] = field(default_factory=list)  # of a release's own file, batch by batch
 
     def add(self, other: BatchFindings) -> None:
         """Add the findings of another batch."""
         self.outside.update(other.outside)
         self.dropped += other.dropped
-        self.kept += other.kept
+        self.n_known += other.n_known
         if other.counts is not None:
             self.counts = other.counts if self.counts is None else self.counts + other.counts
         self.no_label = other.no_label
         self.persons += other.persons
         self.released += other.released
+        self.kept += other.kept
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers that a job over many files looks at, as JSON holds them."""
         unknown = [{"column": name, "reason": why, "rows": n} for (name, why), n in self.outside.items()]
-        return {"dropped": self.dropped, "unknown_values": unknown, "rows_of_persons_of_the_table": self.kept}
+        return {"dropped": self.dropped, "unknown_values": unknown, "rows_of_persons_of_the_table": self.n_known}
 
     def warn(self) -> None:
         """Warn of all that a reader of the result must know."""
         if self.dropped:
             warn_user(f"{self.dropped:,} rows without a group or a label were dropped.")
-        warn_of_kept(self.kept)
+        warn_of_kept(self.n_known)
         if self.no_label:
             warn_user(
                 f"The model was fitted to rows with a known {' and '.join(map(repr, self.no_label))}, a column that "
@@ -195,6 +197,8 @@ class BatchEncoder:
         Columns of the batch that are written unchanged, after the others.
     precision : {"float32", "float64"}, default="float32"
         Type of encoded numbers. They are computed in float64. Whole rows in the table's own columns keep their types.
+    is_own : bool, default=False
+        Whether this is the file of the release itself, whose persons keep their cell: the findings name them.
 
     Attributes
     ----------
@@ -216,6 +220,7 @@ class BatchEncoder:
         missing_label: MissingLabel = "error",
         keep: Sequence[str] = (),
         precision: Precision = "float32",
+        is_own: bool = False,
     ) -> None:
         check_choice("precision", precision, get_args(Precision))
         check_choice("missing_group", missing_group, get_args(MissingGroup))
@@ -230,6 +235,7 @@ class BatchEncoder:
         self.identifier = identifier if identifier is not None else encoder.identifier
         named = [label] if isinstance(label, str) else list(label or [])
         self._labels = named if missing_label != "keep" else []
+        self._is_own = is_own
         self._keep = list(dict.fromkeys(keep))
         if self._keep and encoder.traits.unit == "person":
             raise DataError("No column can be kept beside panels, which have other rows than the file (keep=...).")
@@ -292,13 +298,16 @@ class BatchEncoder:
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
         features = frame[self._features]  # which are checked as they are read
         encoder = self._encoder
-        rows = encoder.read(features, attribute, persons)
+        # Of its own file a release knows who is who: equal rows of others are no persons of the sample.
+        rows = (encoder.inner_encoder if self._is_own else encoder).read(features, attribute, persons)
         of_panels = encoder.traits.unit == "person"
         if encoder.released_table is None:
             encoded = encoder.encode(rows)
         else:
-            (cells, found.kept), shape = encoder.cells_and_kept(rows), (len(encoder.groups_), encoder.n_cells_)
+            (cells, found.n_known), shape = encoder.cells_and_kept(rows), (len(encoder.groups_), encoder.n_cells_)
             found.counts = np.bincount(rows.group * shape[1] + cells, minlength=shape[0] * shape[1]).reshape(shape)
+            if self._is_own and rows.persons.named:
+                found.kept = [KeptRows.of(rows.persons, rows.group, cells, encoder.key_)]
             encoded = encoder.draw(np.random.default_rng().permutation(cells) if of_panels else cells)
         found.outside = rows.outside.counts()
         if record_key is not None:

@@ -74,6 +74,8 @@ class LinkedTables(Panels):
         household: str | None = None,
         **settings: Any,
     ) -> None:
+        if settings.get("uncut"):
+            raise DataError("uncut takes one table; of two linked ones the sensitive attribute is cut (cuts=...).")
         names, (first, second) = _two_names(tables), map(to_pandas, tables.values())
         for name, frame in zip(names, (first, second), strict=True):
             _check_identifier(identifier, name, frame)
@@ -95,16 +97,14 @@ class LinkedTables(Panels):
             household=household,
             **parts[0] | {"name": name},
         )
-        owner = _places(Persons.of(second[identifier]), parents.persons)  # -1 of persons without a group, who are dropped
+        owner = _places(Persons.of(second[identifier]), parents.persons)  # -1 of persons who are dropped
         second = second[owner >= 0]
         if not len(second):
             raise DataError(f"No person of {names[0]!r} has a row in {names[1]!r}: share the first table alone.")
         group = parents.a.iloc[owner[owner >= 0]].set_axis(second.index)
         own = {"cuts": Grouping({str(parents.a.name): kind_of_values(group)}), "merge_small": 0, "name": names[1]}
         of_rows = [column for column in labels if column not in first]
-        rows = Table(
-            second, identifier=identifier, sensitive=group, label=of_rows or None, time=time, **parts[1] | own
-        )
+        rows = Table(second, identifier=identifier, sensitive=group, label=of_rows or None, time=time, **parts[1] | own)
         self._set(parents, rows, names, first_label=labels[0] if labels else None)
 
     def _set(
@@ -123,7 +123,10 @@ class LinkedTables(Panels):
         self.form = PanelForm.of(rows, parents, names) if form is None else form
         self.owner = _places(rows.persons, parents.persons)
         self.X = self.form.summaries(
-            self.form.schema.apply(rows.X), self.owner, len(parents), self.form.parents.apply(parents.X)  # type: ignore[union-attr]
+            self.form.schema.apply(rows.X),
+            self.owner,
+            len(parents),
+            self.form.parents.apply(parents.X),  # type: ignore[union-attr]
         ).set_axis(parents.X.index)
         check_no_names(self.X, rows)
         self._set_labels(of_rows, first_label)
@@ -169,7 +172,7 @@ class LinkedTables(Panels):
 
     def without(self, columns: Any) -> Self:
         """Return the tables without some features."""
-        return self._of(*(part.without(columns) for part in self.tables))
+        return self._of(self.parents.without(columns), self.rows.without(columns))
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -196,9 +199,9 @@ def _two_names(tables: Mapping[str, Any]) -> tuple[str, str]:
     if len(tables) != 2:
         listed = ", ".join(map(repr, tables))
         raise DataError(
-            f"Two linked tables are released together, one row of each person and rows of these persons; got "
-            f"{len(tables)} ({listed}). Join a further table, such as one with rows of rows, to one of the two, or leave "
-            "it out."
+            "Two linked tables are released together, one row of each person and rows of these persons; got "
+            f"{len(tables)} ({listed}). Join a further table, such as one with rows of rows, to one of the two, or "
+            "leave it out."
         )
     first, second = map(str, tables)
     return first, second

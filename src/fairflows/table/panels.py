@@ -55,9 +55,7 @@ class PanelForm:
         came = "two linked tables" if is_linked else "one table"
         raise DataError(f"The release was fitted to {needed}; got {came}. Two are given as LinkedTables.")
 
-    def summaries(
-        self, rows: pd.DataFrame, owner: Places, n: int, parents: pd.DataFrame | None = None
-    ) -> pd.DataFrame:
+    def summaries(self, rows: pd.DataFrame, owner: Places, n: int, parents: pd.DataFrame | None = None) -> pd.DataFrame:
         """Return one row for each of n persons, given the rows and the person of each row.
 
         Of two linked tables `parents` has the own row of each person, whose columns are summaries of their own.

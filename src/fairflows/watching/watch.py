@@ -76,8 +76,6 @@ def watch(
     """
     if not isinstance(release, Release) or release.released_table is None or not release.traits.cut_twice:
         raise DataError("watch takes a fitted Release of FairTree, whose cells follow the law of blocks.")
-    if release.unit == "person":
-        raise DataError("Persons whose rows are drawn together (unit='person') are not watched, as yet.")
     if release.released_table.blocks is None:
         raise DataError(
             "The release was fitted to too few persons to state anything about persons to come, so that nothing can be "
@@ -86,7 +84,7 @@ def watch(
     check_count("number", number, 1)
     alpha = checked_delta(alpha)
     if bound is None:
-        bound = blocks_upper_bound(release.released_table.blocks, release.delta)
+        bound = blocks_upper_bound(release.released_table.blocks, release.delta, release.released_table.leaves)
     if not 0 <= bound <= 1:
         raise DataError(f"bound must be a distance in [0, 1]; got {bound!r}.")
     settings = {"bound": float(bound), "alpha": alpha, "number": int(number)}
@@ -120,9 +118,9 @@ class Watch:
     _file: Path | None = None
 
     def __post_init__(self) -> None:
-        self._levels = self._release.encoder_.structure_.levels()
-        self._cells = Coarsenings.of(self._levels)
-        self._blocks: IntArray = self._release.released_table.blocks  # type: ignore[union-attr, assignment]
+        levels = self._release.encoder_.structure_.levels()
+        self._cells = Coarsenings.of(levels)
+        self._levels, self._blocks = _law_of_leaves(self._release, levels)
 
     # What is known -------------------------------------------------------------------------------------------------
 
@@ -366,6 +364,26 @@ class Watch:
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the present Δ with its lower and upper sequence, the certified bound, and the days of alarms."""
         return watch_words.draw(self, ax)
+
+
+def _law_of_leaves(release: Release, levels: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the divisions of the cells whose law is that of blocks, and blocks (K, k) that add up to theirs.
+
+    Where cells were cut further at fewer persons, these are the divisions above the first leaves.
+    """
+    table = release.released_table
+    assert table is not None
+    assert table.blocks is not None
+    if not table.leaves:
+        return levels, table.blocks
+    leaf = np.arange(table.blocks.shape[1])
+    for part in table.leaves:
+        leaf = part.of_cell[leaf]
+    first = table.leaves[-1].blocks
+    blocks, one_cell = table.blocks.copy(), np.unique(leaf, return_index=True)[1]
+    for a, own in enumerate(first):
+        blocks[a, one_cell] += own - np.bincount(leaf, blocks[a], len(own)).astype(np.int64)
+    return release.encoder_.structure_.first(first.shape[1]).levels()[:, leaf], blocks
 
 
 def _day(given: date | str | None) -> str:

@@ -44,7 +44,7 @@ def real_columns(table: Table, shared: pd.DataFrame) -> pd.DataFrame:
 def likeness(real: pd.DataFrame, shared: pd.DataFrame, others: pd.DataFrame, seed: int) -> Likeness:
     """Compare shared rows with the real ones; pairs and triples with real rows of others, beside those themselves."""
     codes = {str(name): Coded.of(real[name], shared[name], (20, 63)) for name in real}
-    apart = {name: _variation(code.train[:, None], code.test[:, None]) for name, code in codes.items()}
+    apart = {name: variation(code.train[:, None], code.test[:, None]) for name, code in codes.items()}
     again = [Coded.of(real[name], others[name], (20, 63)).test for name in real]
     n = min(len(real), len(others), _COMPARED)
     there, here, other = (
@@ -69,11 +69,11 @@ def _alike_together(
     """Return 1 − the mean total variation of some columns at a time, between real rows and each of two others."""
     chosen = list(combinations(range(real.shape[1]), min(size, real.shape[1])))
     some = [list(chosen[i]) for i in generator.permutation(len(chosen))[:_SETS]]
-    shared, again = (1 - float(np.mean([_variation(real[:, s], rows[:, s]) for s in some])) for rows in others)
+    shared, again = (1 - float(np.mean([variation(real[:, s], rows[:, s]) for s in some])) for rows in others)
     return shared, again
 
 
-def _variation(here: IntArray, there: IntArray) -> float:
+def variation(here: IntArray, there: IntArray) -> float:
     """Return the total variation between two samples of some columns, as whole numbers."""
     both, sizes = np.concatenate([here, there]), np.maximum(here.max(axis=0), there.max(axis=0)) + 1
     keys = np.unique(np.ravel_multi_index(tuple(both.T), tuple(sizes)), return_inverse=True)[1]

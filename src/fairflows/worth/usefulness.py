@@ -11,12 +11,14 @@ from joblib import Parallel, delayed
 
 from fairflows.encoder.base import Model, encode_again, fitted_model
 from fairflows.exceptions import DataError
+from fairflows.table.panels import Panels
 from fairflows.table.table import Table
 from fairflows.threads import one_thread
 from fairflows.worth.label_worth import LabelWorth, label_worth
 from fairflows.worth.leakage import ColumnLeakage, column_leakage
 from fairflows.worth.likeness import Likeness, likeness, real_columns
 from fairflows.worth.measured import MeasuredRelease, second_release
+from fairflows.worth.panel_worth import PanelWorth, panel_worth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,6 +43,8 @@ class Usefulness:
         How many rows of persons whom nothing was learnt from were judged.
     n_learnt : int
         How many rows were learnt from.
+    panels : PanelWorth or None
+        How much the histories are like real ones; None where no histories are drawn.
     """
 
     labels: tuple[LabelWorth, ...]
@@ -49,6 +53,7 @@ class Usefulness:
     sensitive: ColumnLeakage
     n: int
     n_learnt: int
+    panels: PanelWorth | None = None
 
     @property
     def label(self) -> LabelWorth | None:
@@ -159,5 +164,8 @@ def usefulness(
             tasks.append(delayed(likeness)(real[0], rows[0][list(real[0])], real[1], random_state))
         measured = parallel(tasks)
         columns, sensitive, n = column_leakage(parallel, learn, judge, rows, generator, random_state)
+        panels = None
+        if parts.model.traits.draws_rows and isinstance(learn, Panels) and isinstance(judge, Panels):
+            panels = panel_worth(parts.model, learn, judge, random_state)
     labels = tuple(label for label in measured[: len(named)] if label is not None)
-    return Usefulness(labels, [*measured[len(named) :], None][0], columns, sensitive, n, len(learn))
+    return Usefulness(labels, [*measured[len(named) :], None][0], columns, sensitive, n, len(learn), panels)
