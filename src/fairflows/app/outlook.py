@@ -101,9 +101,9 @@ def result(shared: Shared, table: Table) -> dict[str, Any]:
         "notes": contents["data"]["notes"],
         "shapes": [] if rows is None else rows["shapes"],
         "apart": {} if rows is None else rows["columns"],
-        "columns": list(shared.table),
-        "rows": shared.table.head(20).astype(object).where(shared.table.head(20).notna(), "").to_numpy().tolist(),
-        "pairs": [str(name) for name in shared.table if name in table.X or name in table.label_columns()],
+        "columns": list(shared.rows),
+        "rows": shared.rows.head(20).astype(object).where(shared.rows.head(20).notna(), "").to_numpy().tolist(),
+        "pairs": [str(name) for name in shared.rows if name in table.X or name in table.label_columns()],
     }
 
 
@@ -113,7 +113,7 @@ def pair(shared: Shared, table: Table, x: str, y: str) -> dict[str, Any]:
     codes: list[list[np.ndarray]] = []
     names = []
     for name in (x, y):
-        of_column, levels = _levels(real[name], shared.table[name])
+        of_column, levels = _levels(real[name], shared.rows[name])
         codes.append(of_column)
         names.append(levels)
     size = (len(names[0]), len(names[1]))

@@ -259,8 +259,8 @@ def _table_screen(work: Work) -> dict[str, Any]:
 
 def _read_again(work: Work, form: Mapping[str, str]) -> str:
     separator = {"tab": "\t"}.get(form.get("separator", ""), form.get("separator", ""))
-    stated = (separator, *(form.get(name, "") for name in ("encoding", "decimal")))
-    work.changed(text_format=TextFormat(*(text or None for text in stated)), roles={})
+    how = TextFormat(separator or None, form.get("encoding") or None, form.get("decimal") or None)
+    work.changed(text_format=how, roles={})
     return "table"
 
 

@@ -4,7 +4,7 @@ The models are scikit-learn's. They learn from the same share of every group whe
 judged by the difference of their answers between two groups, for which thresholds are tuned: the shares of the groups
 need no weights.
 
-A white-box adversary holds the encoders, too, and runs every group's inverse: only the true group's gives back a real
+An open-box adversary holds the encoders, too, and runs every group's inverse: only the true group's gives back a real
 row. Besides z it knows, for every group b, the row f_b⁻¹(z) in the table's own units, how far the row lies from the
 columns' grids and from training rows, whether it is out of range, breaks a rule of the table or is a cell nobody saw,
 and log p̂_b of it.
@@ -194,7 +194,7 @@ class Attack:
     """The result of one adversary."""
 
     name: str
-    box: str  # "black": it saw the release alone; "white": it knows the encoders, too
+    box: str  # "closed" (also called black): it saw the release alone; "open": it knows the encoders, too
     validation: float  # difference of its answers between the two groups, on validation persons, which tuned it
     expected: float  # the lower bound that this promises on test persons, which adversaries are chosen by
     lower: float  # the lower bound on Δ from the test persons; holds with probability 1 − δ for each adversary alone
