@@ -132,12 +132,12 @@ def test_every_public_name_is_there():
         fairflows.nothing  # noqa: B018
 
 
-def test_the_public_names_stand_in_one_list_of_at_most_35():
+def test_the_public_names_stand_in_one_list_of_at_most_40():
     stub = ast.parse((SOURCE / "__init__.pyi").read_text())
     imports = [alias for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
     assert all(alias.asname == alias.name for alias in imports), "names that are exported"
     assert sorted(alias.name for alias in imports) == sorted(fairflows.__all__)
-    assert len(imports) <= 35
+    assert len(imports) <= 40
 
 
 def test_public_names_and_submodules_load_on_first_use():
