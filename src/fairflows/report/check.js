@@ -417,9 +417,6 @@ function faultOfStatement(s, c, groups, sameNumbers) {
   if (workOf(s) > MOST_WORK) return "It counts so many groups and cells that its bound would take hours to compute again";
   if (isUnknown(s)) return "";
   if (s.about === "table rank" && groups.length !== 2) return "It states the rank of an attribute that is not cut, and has not the two groups of its halves";
-  const ofParts = [s.blocks, s.counts?.counts ?? {}].map(Object.values).map((part) => [part.length, part[0]?.length ?? 0]);
-  const [nGroups, nCells] = ofParts[ofParts[1][0] > ofParts[0][0] ? 1 : 0];
-  if (nCells * nGroups * (20 + Math.floor(nGroups / 2)) > 5e6) return "It counts so many groups and cells that its bound would take hours to compute again";
   const isSampled = ["held-out", "blocks", "narrow blocks", "mixed blocks"].includes(s.by), k = c.n_cells ?? 0;
   if (c.released === "latent" && ["table", "population"].includes(s.about)) return "It counts cells, which say nothing about a latent";
   if (c.labels.length && s.by === "blocks") return "The law of cells says nothing about true labels, which are released, too";
