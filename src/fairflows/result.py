@@ -26,7 +26,7 @@ from fairflows.certificate.notices import add_notice, earlier_notices
 from fairflows.certificate.releases import ReleasedRows, new_release
 from fairflows.certificate.statements import table_statement, undisclosed_statement
 from fairflows.display import html_card
-from fairflows.encoder.base import Encoder, fitted_model
+from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
 from fairflows.exports import EXPORTED, export_files
 from fairflows.release.release import Release
@@ -121,11 +121,9 @@ class Run:
         return replace_(text_format or TextFormat(), dates=self.time_formats)
 
     def linked_tables_of(
-        self, paths: tuple[Path, Path], model: Encoder, text_format: TextFormat | None = None
+        self, paths: tuple[Path, Path], release: Release, text_format: TextFormat | None = None
     ) -> LinkedTables:
         """Read two linked tables, the one with one row of each person first, as its own were."""
-        release = fitted_model(model)
-        assert isinstance(release, Release)
         schema = table_schema(release, self.sensitive, (), self.grouping)
         schema, text_format = Schema(schema.kinds | release.parents_schema.kinds), self.with_dates(text_format)
         known = {*self.columns, *self.sensitive, *self.label, self.identifier, self.household}
