@@ -12,9 +12,9 @@ guesses that they are of the group that shrank most, by the sizes that the certi
 releases together, and ``half known`` the 95 % point of what is told by knowing half of the groups. Advantages are twice
 the balanced accuracy, less one. Control: twelve trees.
 
-``--adult``: a release of 12,000 rows of Adult with four columns at the target .1; then with the other columns, drawn from the same
-cells, and from cells that are cut further at the target .2. ``told``: the share of the variance of a new column (of
-ranks, or of indicators of categories) that the cells tell, in the mean of these columns.
+``--adult``: a release of 12,000 rows of Adult with four columns at the target .1; then with the other columns, drawn
+from the same cells, and from cells that are cut further at the target .2. ``told``: the share of the variance of a new
+column (of ranks, or of indicators of categories) that the cells tell, in the mean of these columns.
 """
 
 from __future__ import annotations
