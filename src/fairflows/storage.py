@@ -71,6 +71,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.encoder.base": "EncodedColumns",
     "fairflows.encoder.scores": "Score LevelNumbers ThresholdTrees",
     "fairflows.release.release": "Release",
+    "fairflows.release.margins": "Margin",
     "fairflows.release.released_table": "ReleasedTable Together",
     "fairflows.release.own_rows": "RowHashes",
     "fairflows.bounds.planning": "CellPlan",

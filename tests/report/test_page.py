@@ -79,7 +79,7 @@ def contents(name="town", **values):
         ),
         "audit": {
             "best": "boosted trees", "delta": 0.05, "n": {name: 900, "m": 1100},
-            "attacks": [{"adversary": "boosted trees", "box": "white", "groups": f"{name} / m", "lower": 0.004,
+            "attacks": [{"adversary": "boosted trees", "box": "open", "groups": f"{name} / m", "lower": 0.004,
                          "balanced accuracy": 0.502, "validation": 0.01, "persons": 800}],
         },
         "data": {
@@ -351,7 +351,7 @@ def test_a_missed_target_names_the_group_and_what_each_remedy_gives():
     said = remedies(of_table(0.2, status="NOT_MET", n={"a": 2_000, "b": 90, "c": 60}))
     assert "c, with 60 persons" in said[0]
     assert said[1].startswith("As it is: target 0.3 with 2 cells")
-    assert "With c and b as one group (merge_small=61): target 0.3 with 6 cells" in said[2]
+    assert "With c and b as one group (merge_small=91): target 0.3 with 6 cells" in said[2]
     assert "four times as many persons: target 0." in said[3]
     assert remedies(of_table()) == []
 

@@ -99,15 +99,19 @@ def test_small_groups_become_one():
 def test_fewer_than_two_groups_are_refused():
     column = pd.DataFrame({"level": ["a"] * 50 + ["b"] * 3})
     with pytest.raises(ff.DataError, match=r"Fewer than two groups of 'level' remain .* 'a', has 50, .* together 3\."):
-        make_grouping(column, merge_small=10)
+        make_grouping(column, merge_small=51)
+    with pytest.warns(ff.DataWarning, match="'b' stays a group of 3 persons.*'a', has 50 persons .merge_small=51"):
+        assert not make_grouping(column, merge_small=10).merged
 
 
 def test_persons_are_counted_and_not_rows():
     column = pd.DataFrame({"level": ["a"] * 30 + ["b"] * 30 + ["c"] * 30})
     persons = pd.Series([*range(30), *range(30, 60), *[99] * 30])
-    with pytest.warns(ff.DataWarning, match="'b' and 'c'|'a' and 'c'"):
+    column = pd.concat([column, pd.DataFrame({"level": ["d"] * 30})], ignore_index=True)
+    persons = pd.concat([persons, pd.Series([100] * 30)], ignore_index=True)
+    with pytest.warns(ff.DataWarning, match="'c' and 'd' are one group, 'other', of 2 persons"):
         grouping = make_grouping(column, merge_small=10, identifier=persons)
-    assert len(set(grouping.merged.values())) == 2
+    assert len(set(grouping.merged.values())) == 3
 
 
 def table(n=400, **settings):

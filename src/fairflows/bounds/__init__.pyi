@@ -33,5 +33,6 @@ from .paper import sign_upper_bound as sign_upper_bound
 from .paper import weissman_upper_bound as weissman_upper_bound
 from .planning import planned_cell_bound as planned_cell_bound
 from .planning import rows_needed as rows_needed
+from .several import mixed_upper_bounds as mixed_upper_bounds
 from .shared_table import known_share_distance as known_share_distance
 from .shared_table import table_distance as table_distance

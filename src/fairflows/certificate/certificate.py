@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -174,11 +174,16 @@ class Certificate:
     unchecked: bool = field(default=False, compare=False)
 
     def find(
-        self, about: Subject, law: Law = "row", given: str | None = None, group: str | None = None
+        self,
+        about: Subject,
+        law: Law = "row",
+        given: str | None = None,
+        group: str | None = None,
+        of: Sequence[str] = (),
     ) -> Statement | None:
         """Return the statement with these attributes (`Statement`), or None."""
-        wanted = (about, law, given, group)
-        return next((s for s in self.statements if (s.about, s.law, s.given, s.group) == wanted), None)
+        wanted = (about, law, given, group, tuple(of))
+        return next((s for s in self.statements if (s.about, s.law, s.given, s.group, s.of) == wanted), None)
 
     def of_parents(self) -> Certificate:
         """Return the certificate of two linked tables as that of the one with one row of each person alone."""
@@ -289,7 +294,7 @@ class Certificate:
             if statement.by not in FOUND_BY[statement.about]:
                 said = f"{statement.about!r} by = {statement.by!r:.40}"
                 raise ValueError(f"a certificate of this version cannot state {said}.")
-            if (statement.about == "density") != (statement.group is not None):
+            if (statement.about in ("density", "inside")) != (statement.group is not None):
                 raise ValueError(
                     f"a certificate cannot state {statement.about!r} of the group {statement.group!r:.40}."
                 )
@@ -376,8 +381,8 @@ class Certificate:
 
 def status_of(statements: Iterable[Statement], target: float | None = None) -> Status:
     """Return the status that statements about a random row make; see `Certificate`."""
-    of_row = ("row", None, None)
-    judged = {s.about: s.judged(target) for s in statements if (s.law, s.given, s.group) == of_row}
+    of_row = ("row", None, None, ())
+    judged = {s.about: s.judged(target) for s in statements if (s.law, s.given, s.group, s.of) == of_row}
     tested, attack, model = judged.get("new persons"), judged.get("attack"), judged.get("model")
     headline = judged.get("table") or judged.get("population")
     others_are_within = all(judged[about].is_within for about in ("together", "table rank") if about in judged)

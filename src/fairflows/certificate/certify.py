@@ -21,6 +21,7 @@ from fairflows.bounds.cells import exact_statistical_distance, has_few_persons
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.model import draws_needed, statistical_distance, statistical_distance_upper_bound
 from fairflows.bounds.planning import CellPlan, check_reachable
+from fairflows.bounds.several import rounded_parts
 from fairflows.bounds.shared_table import table_distance
 from fairflows.certificate.about import About
 from fairflows.certificate.certificate import Assumption, Certificate, Released, status_of
@@ -31,8 +32,11 @@ from fairflows.certificate.statements import (
     CutLeaves,
     Law,
     Statement,
+    attribute_statement,
     blocks_statement,
     held_out_statement,
+    inside_statement,
+    mixed_blocks_statements,
     named_blocks,
     narrow_blocks_statements,
     table_rank_statement,
@@ -318,6 +322,11 @@ class Case:
             yield self._counted_table(table)
         if self.uncut is not None:
             yield table_rank_statement(table.counts.sum(axis=0), self._within)
+        for margin in table.margins:
+            yield attribute_statement(margin.columns, margin.values, margin.cells)
+            for name, cells in margin.inside.items() if len(margin.columns) == 1 else ():
+                if (inside := inside_statement(name, margin.columns, margin.values_inside, cells)) is not None:
+                    yield inside
         if self.trees is None or table.blocks is None or self.labels:
             return  # a label does not follow from a cell
         names = self.groups if self.uncut is None else list(map(str, self.known_groups))
@@ -327,6 +336,8 @@ class Case:
             yield blocks_statement(blocks, self.delta, leaves)
         else:
             yield from narrow_blocks_statements(blocks, self.delta, self._within)
+        if table.margins and not table.leaves:  # whose law is another one
+            yield from mixed_blocks_statements(blocks, self._parts(table), self.delta)
         if self.is_new:
             counts = self._counts(self._new_persons(table)).sum(axis=0)
             if self.uncut is None:
@@ -334,6 +345,17 @@ class Case:
             else:
                 p_value = rank_p_value(table.blocks, counts)
             yield statement_on_new_persons(self._printed_groups(counts), p_value, self.groups)
+
+    def _parts(self, table: ReleasedTable) -> dict[tuple[str, ...], dict[str, dict[str, int]]]:
+        """Return the rows of each group with each value of some of several columns."""
+        merged = [self.groups.index(name) for name in self.rows.grouping.merged_groups if name in self.groups]
+        return {
+            margin.columns: {
+                value: {group: n for group, n in zip(self.groups, row, strict=True) if n}
+                for value, row in zip(margin.values, rounded_parts(margin.groups, merged).tolist(), strict=True)
+            }
+            for margin in table.margins
+        }
 
     def _counted_table(self, table: ReleasedTable) -> Statement:
         """State the table that the release was fitted to, with its counts."""
@@ -588,6 +610,7 @@ def _assumptions(c: Certificate, case: Case) -> tuple[Assumption, ...]:
         "cut further": case.trees is not None and bool(case.trees.leaves),
         "one tree": by_trees,
         "ranks": case.uncut is not None,
+        "some columns": any(s.of for s in c.statements),
         "independent": is_counted,
         "which groups": is_counted,
         "fresh persons": is_counted and case.table is None,

@@ -26,6 +26,7 @@ from fairflows.certificate.statements import (
     blocks_statement,
     differing,
     held_out_statement,
+    mixed_blocks_statements,
     narrow_blocks_statements,
     table_statement,
 )
@@ -198,12 +199,19 @@ def _check_statements(c: Certificate) -> Iterator[Result]:
             why, letter = "beside earlier ones they would tell who came and left", "Δ"
             if statement.about == "table rank":
                 why, letter = "they are of narrow groups, which hold few persons", "r"
+            elif statement.of:
+                why = "beside those of the groups they would tell counts of few persons"
             text = f"{letter} = {rounded_up(statement.distance, 6)}. Its counts are not printed, because {why}."
-            yield Result(f"bound, {statement.about}", "note", text)
+            yield Result(f"bound, {statement.name}", "note", text)
         elif statement.about == "table":
             yield from _compared(c, statement, table_statement(_counts_of(statement), statement.persons))
         elif statement.by == "blocks":
             again = blocks_statement(statement.blocks, statement.delta, statement.leaves)
+            yield from _compared(c, statement, again, _TOLERANCE_OF_DRAWS)
+        elif statement.by == "mixed blocks":
+            of_all = c.find("population")
+            assert of_all is not None  # as was checked
+            again = mixed_blocks_statements(of_all.blocks, {statement.of: statement.parts}, statement.delta)[0]
             yield from _compared(c, statement, again, _TOLERANCE_OF_DRAWS)
         elif statement.by == "narrow blocks":
             both = narrow_blocks_statements(statement.blocks, statement.delta, statement.within or 0.0)
@@ -248,12 +256,9 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
 
 def _work(s: Statement) -> int:
     """Return about how long a bound takes: a draw for each cell of a group takes as long as 20 pairs of groups."""
-    n_groups, n_cells = max((len(part), len(next(iter(part.values()), ()))) for part in _counted(s))
+    parts: list[Mapping[str, tuple[int, ...]]] = [s.blocks, {} if s.counts is None else s.counts.counts]
+    n_groups, n_cells = max(map(len, parts)), max(len(next(iter(part.values()), ())) for part in parts)
     return n_cells * n_groups * (20 + n_groups // 2)
-
-
-def _counted(s: Statement) -> list[Mapping[str, tuple[int, ...]]]:
-    return [s.blocks, {} if s.counts is None else s.counts.counts]
 
 
 def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:
@@ -267,7 +272,9 @@ def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:
         yield "It states a distance that is counted, and no counts that show it, or counts of something else"
     if s.about == "table rank" and len(c.n) != 2:
         yield "It states the rank of an attribute that is not cut, and has not the two groups of its halves"
-    elif (s.by == "undisclosed" or s.about == "together") and s.about != "table rank" and not c.previous:
+    elif (s.of or s.about == "inside") and (not set(s.of) < set(c.sensitive) or s.by in ("counted", "blocks")):
+        yield "It is not about some of several sensitive columns"
+    elif (s.by == "undisclosed" or s.about == "together") and not (s.of or s.about == "table rank" or c.previous):
         yield "It states releases together, and names no earlier one"
     if s.by == "undisclosed":
         return
@@ -275,12 +282,14 @@ def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:
         yield from _faults_of_table(s, c)
     elif s.by == "blocks":
         yield from _faults_of_blocks(s, c)
+    elif s.by == "mixed blocks":
+        yield from _faults_of_parts(s, c)
     elif s.by == "narrow blocks":
         yield from _faults_of_narrow_blocks(s, c)
     if s.counts is not None:
         yield from _faults_of_counts_of(s.counts, list(c.n), c.n_cells or 0)
     if not 0 <= s.delta < 1 or (
-        (s.delta > 0) != (s.by in ("held-out", "blocks", "narrow blocks"))
+        (s.delta > 0) != (s.by in ("held-out", "blocks", "narrow blocks", "mixed blocks"))
         and s.about in ("table", "population", "population rank")
     ):
         yield "delta must be a probability, and 0 where nothing is left to chance"
@@ -312,6 +321,22 @@ def _faults_of_blocks(s: Statement, c: Certificate) -> Iterator[str]:
             n_cut = sum(first.get(group, ())) - 1
             if n_cut != s.persons.get(group) or (n_cut > n and not c.previous):
                 yield f"The blocks of {group!r} are not those of the persons that it names"
+
+
+def _faults_of_parts(s: Statement, c: Certificate) -> Iterator[str]:
+    """Yield the faults of the rows of each value of some sensitive columns."""
+    of_all = c.find("population")
+    if of_all is None or of_all.by != "blocks" or not s.of or len(s.parts) < 2:
+        yield "The bound is not of some of several sensitive columns, whose groups have blocks"
+        return
+    for part in s.parts.values():
+        if not part or not set(part) <= set(c.n) or min(part.values()) < 1:
+            yield "The rows of a value are not of the groups that it names"
+            return
+    for group, n in c.n.items():
+        rows = [part[group] for part in s.parts.values() if group in part]
+        if sum(rows) < n or sum(rows) >= n + 10 * len(s.parts):  # those of merged groups are in tens, upwards
+            yield f"The rows of the values in {group!r} do not sum up to those of the group"
 
 
 def _faults_of_leaves(s: Statement) -> Iterator[str]:
@@ -387,9 +412,10 @@ def _check_spending(c: Certificate) -> Result:
     spent: dict[str, float] = {}
     for s in c.statements:
         if s.about in ("population", "population rank"):
-            if (s.by in ("blocks", "narrow blocks")) != (c.look == 0):
+            if (s.by in ("blocks", "narrow blocks", "mixed blocks")) != (c.look == 0):
                 return Result("error", "FAILED", "Counting looks at held-out persons; trees look at none.")
             name = f"a random {s.law}{'' if s.given is None else ', given the labels'}"
+            name = " and ".join(s.of) or name
             name = "a rank" if s.about == "population rank" else name
             spent[name] = spent.get(name, 0.0) + s.delta
     for name, found in spent.items():
@@ -446,4 +472,5 @@ def _counts_of(s: Statement) -> CellCounts:
 def _said(s: Statement, c: Certificate) -> str:
     unit = "all rows of a random person" if c.released == "panel" else f"a random {s.law}"
     about = unit if s.about == "population" else f"{s.about}, {unit}"
+    about += f", of {' and '.join(s.of)}" if s.of else ""
     return about if s.given is None else f"{about} given label {s.given}"

@@ -17,18 +17,29 @@ from msgspec import Meta
 from fairflows.bounds.ages import halves_upper_bound, known_share_correlation, rank_correlation, rank_upper_bound
 from fairflows.bounds.arguments import FloatArray
 from fairflows.bounds.blocks import IntArray, Leaves, blocks_upper_bound
-from fairflows.bounds.cells import merged_distance, merged_upper_bound
+from fairflows.bounds.cells import FEWEST_PERSONS, merged_distance, merged_upper_bound
+from fairflows.bounds.several import mixed_upper_bounds
 from fairflows.bounds.shared_table import known_share_distance, table_distance
 
 Subject = Literal[
-    "table", "table rank", "together", "population", "population rank", "new persons", "model", "attack", "density"
+    "table",
+    "table rank",
+    "inside",
+    "together",
+    "population",
+    "population rank",
+    "new persons",
+    "model",
+    "attack",
+    "density",
 ]
 Law = Literal["row", "person"]
 FOUND_BY: dict[Subject, tuple[str, ...]] = {
     "table": ("counted", "undisclosed"),
     "table rank": ("undisclosed",),
+    "inside": ("undisclosed",),
     "together": ("undisclosed",),
-    "population": ("blocks", "narrow blocks", "held-out"),
+    "population": ("blocks", "narrow blocks", "mixed blocks", "held-out"),
     "population rank": ("narrow blocks",),
     "new persons": ("test",),
     "model": ("model",),
@@ -40,6 +51,9 @@ KNOWN_SHARES = (0.01, 0.1, 0.5)
 
 REFUTED_BELOW = 0.001
 """A p-value below it means that new persons contradict the law of blocks."""
+
+Way = Annotated[str, Meta(pattern=f"^({'|'.join(sorted({by for ways in FOUND_BY.values() for by in ways}))})$")]
+"""How a number was found; `FOUND_BY` says of what."""
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
 """A probability, or a distance Δ."""
@@ -138,7 +152,12 @@ class Statement:
     given : str or None
         The label that it conditions on, as for equalized odds; None for all persons.
     group : str or None
-        The group that a statement about a density is about.
+        The group that a statement about a density, or about the inside of a merged group, is about.
+    of : tuple of str
+        Of several sensitive columns, those that it is about; empty for all of them together.
+    parts : dict
+        By mixed blocks: for each value of these columns, the rows of each group. Those in merged groups are rounded up
+        to tens.
     distance : float
         The bound on the statistical distance Δ, or on the correlation with a rank: a lower bound for "attack" and
         "density", else an upper bound.
@@ -172,10 +191,12 @@ class Statement:
     """
 
     about: Subject
-    by: str
+    by: Way
     law: Law = "row"
     given: str | None = None
     group: str | None = None
+    of: tuple[str, ...] = ()
+    parts: dict[str, dict[str, int]] = field(default_factory=dict)
     distance: Probability
     observed: Probability | None = None
     delta: Probability = 0.0
@@ -194,7 +215,8 @@ class Statement:
     def name(self) -> str:
         """Short name, unique within a certificate, such as "population row" or "population row given 1"."""
         parts = [self.about, self.law if self.group is None else self.group]
-        return " ".join([*parts, *([] if self.given is None else ["given", self.given])])
+        parts += [] if self.given is None else ["given", self.given]
+        return " ".join([*parts, *(["of", *self.of] if self.of else [])])
 
     @property
     def is_lower(self) -> bool:
@@ -218,7 +240,7 @@ class Statement:
 
     def judged(self, target: float | None) -> Statement:
         """Return the same statement with `met`, for a target distance."""
-        if self.is_lower or self.given is not None or self.about == "new persons" or target is None:
+        if self.is_lower or self.given is not None or self.about in ("inside", "new persons") or target is None:
             return replace(self, met=None)
         met = self.distance <= target
         if self.about in ("table", "table rank", "together"):
@@ -327,6 +349,43 @@ def narrow_blocks_statements(blocks: Blocks, delta: float, within: float) -> tup
         for about, distance, inside in distances
     )
     return halves, rank
+
+
+def attribute_statement(columns: tuple[str, ...], values: Sequence[str], cells: IntArray) -> Statement:
+    """State how far apart the values of some of several sensitive columns are in a table, by counts (V, k)."""
+    return replace(undisclosed_statement("table", cells, values), of=columns)
+
+
+def mixed_blocks_statements(
+    blocks: Blocks, parts: Mapping[tuple[str, ...], Mapping[str, Mapping[str, int]]], delta: float
+) -> list[Statement]:
+    """Bound the distance between the values of some of several sensitive columns, of persons who come later.
+
+    `parts` are the rows of each group with each value, for each choice of columns.
+    """
+    groups = list(blocks)
+    shares = [[[n.get(group, 0) for group in groups] for n in of.values()] for of in parts.values()]
+    bounds = mixed_upper_bounds(list(blocks.values()), shares, delta)
+    return [
+        Statement(
+            about="population",
+            by="mixed blocks",
+            of=columns,
+            parts={value: dict(n) for value, n in of.items()},
+            distance=bound,
+            delta=delta,
+        )
+        for (columns, of), bound in zip(parts.items(), bounds, strict=True)
+    ]
+
+
+def inside_statement(group: str, columns: tuple[str, ...], values: Sequence[str], cells: IntArray) -> Statement | None:
+    """State how far apart the values of a column are inside of a merged group; None with too few persons for that."""
+    enough = cells.sum(axis=1) >= FEWEST_PERSONS
+    if enough.sum() < 2:
+        return None
+    found = undisclosed_statement("inside", cells[enough], [v for v, kept in zip(values, enough, strict=True) if kept])
+    return replace(found, of=columns, group=group, known={}, known_half=None)
 
 
 def held_out_statement(law: Law, given: str | None, counts: CellCounts, delta: float) -> Statement:

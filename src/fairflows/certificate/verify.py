@@ -136,11 +136,15 @@ def _differences(c: Certificate, model: Model, name: str, rows: Table) -> Iterat
     except DataError as error:
         yield Difference("rows", f"It cannot be computed again from these rows: {error}")
         return
-    counts = None if case.table is None else case.table.counted_again(rows, model.groups_, model.key_)
+    key = model.key_
+    counts = None if case.table is None else case.table.counted_again(rows, model.groups_, key)
     if case.trees is None:
         yield from _differences_in_looks(c, case)
     if case.table is not None and counts is not None and not np.array_equal(counts, case.table.counts):
         yield Difference("table row", "The cells of the table, counted again, are not those that were released.")
+    elif case.table is not None and counts is not None and not case.table.has_margins_of(rows, model.groups_, key):
+        text = "The cells of several sensitive columns, counted again, are not those that were released."
+        yield Difference("table row", text)
     if case.table is not None and model.bound_follows_from(rows) is False:
         text = "The thresholds, blocks or counts behind the bound on persons to come are not those of the table."
         yield Difference("population row", text)

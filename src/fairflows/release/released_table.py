@@ -10,7 +10,8 @@ import numpy as np
 from fairflows.bounds.blocks import Leaves
 from fairflows.encoder.base import Cells, FloatArray, IntArray
 from fairflows.encoder.rows import Rows
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, warn_user
+from fairflows.release.margins import Margin
 from fairflows.table.keys import Hashes, Key, fingerprint, keyed_hashes
 from fairflows.table.persons import Persons, Places
 from fairflows.table.table import Table
@@ -71,6 +72,7 @@ class ReleasedTable:
     of_persons: bool = False  # whether the fingerprint is of persons, of a file that was read in parts
     n_releases: int = 1
     together: Together | None = None  # of the second release on
+    margins: list[Margin] = field(default_factory=list)  # of several sensitive columns
 
     @classmethod
     def of(
@@ -103,6 +105,7 @@ class ReleasedTable:
         of_table = table.fingerprint(key) if isinstance(table, Table) else ""
         counts = count_cells(table, rows.group, cells, shape)
         found = cls(of_table, counts, behind, hashes, kept, blocks, held_out or {}, np.ones_like(kept))
+        found = replace(found, margins=Margin.all_of(table, rows.group, cells, shape))
         if not len(hashes) or inside is None:
             return found
         places = np.flatnonzero(inside > _NOT_CUT_AT)  # of one row of each of these persons
@@ -113,7 +116,8 @@ class ReleasedTable:
     def again(self, table: Table, persons: Persons, group: Cells, cells: Cells, key: Key) -> ReleasedTable:
         """Return what is known after another release from these cells, of a table with one row of each person."""
         counts = count_cells(table, group, cells, self.counts.shape[1:])
-        return self._again(table.fingerprint(key), counts, _hashes(persons, key), group, cells)
+        found = self._again(table.fingerprint(key), counts, _hashes(persons, key), group, cells)
+        return replace(found, margins=Margin.all_of(table, group, cells, self.counts.shape[1:]))
 
     def of_file(self, rows: KeptRows, before: ReleasedTable | None, key: Key) -> ReleasedTable:
         """Return the same of a whole file, of whose persons the table is a sample.
@@ -134,6 +138,7 @@ class ReleasedTable:
             fingerprint=of_persons,
             of_persons=True,
             counts=counts,
+            margins=[],  # those of the sample are not those of the file
             persons_behind=counts.sum(axis=(0, 2)).astype(np.float64),
             person=here[order],
             cell=cells[order].astype(np.int64),
@@ -165,6 +170,7 @@ class ReleasedTable:
             fingerprint=of_table,
             of_persons=False,
             counts=counts,
+            margins=[],
             persons_behind=np.bincount(group, minlength=K).astype(np.float64),
             person=person,
             cell=cell,
@@ -193,6 +199,19 @@ class ReleasedTable:
         """Return the place in `person` of each row's person; −1 for everybody else."""
         return _places_among(self.person, persons, key)
 
+    def has_margins_of(self, table: Table, groups: Sequence[Hashable], key: Key) -> bool:
+        """Whether the counts of several sensitive columns are those of the table, whose persons have one row each."""
+        cells, shape = self.kept_cells(table.persons, key), self.counts.shape[1:]
+        again = Margin.all_of(table, table.group_numbers(groups), cells, shape)
+
+        def counts(margin: Margin) -> list[IntArray]:
+            return [margin.cells, margin.groups, *margin.inside.values()]
+
+        return len(again) == len(self.margins) and all(
+            one.columns == other.columns and all(map(np.array_equal, counts(one), counts(other)))
+            for one, other in zip(again, self.margins, strict=True)
+        )
+
     def counted_again(self, table: Table, groups: Sequence[Hashable], key: Key) -> IntArray | None:
         """Count the cells that the persons of the table keep; None where these do not give the cell of each row."""
         cells = self.kept_cells(table.persons, key)
@@ -215,6 +234,15 @@ def _places_among(known: Hashes, persons: Persons, key: Key) -> Cells:
     hashes = keyed_hashes(persons.names, key, "person")
     place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
     return np.where(known[place] == hashes, place, -1)[persons.codes].astype(np.intp)
+
+
+def warn_of_kept(n: int) -> None:
+    """Warn of rows whose persons keep their cell."""
+    if n:
+        warn_user(
+            f"{n:,} of these rows are of persons of the table that was released. They keep the cell that they have "
+            "there."
+        )
 
 
 def count_cells(

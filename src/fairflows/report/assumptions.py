@@ -21,6 +21,9 @@ ASSUMPTIONS = {
     "ranks": "{column} is hidden by way of {narrow} narrow groups, whose edges were chosen by other persons than the "
     "cuts, and which count alike: the rank of {column} is that among persons of whom as many are in each of them. A "
     "narrow group of which the table holds one value has that value alone.",
+    "some columns": "A statement about some of the sensitive columns is about persons of whom the groups have the same "
+    "shares as in this table. Groups that were merged from several are matched as one. They are a value of "
+    "their own where one of their values occurs in them alone; else their part counts as if it revealed the columns.",
     "drawn": "A released row is drawn anew each time from a law of rows given the cell, which is the same for every "
     "group. The row reveals no more about the group than the cell does, so the bounds of the cell cover the row.",
     "drawn together": "All rows of a person, their number and their times are drawn anew from a law of panels given "

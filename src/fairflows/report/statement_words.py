@@ -113,6 +113,17 @@ def _says_attack(s: Statement, c: Certificate) -> str:
     return f"No adversary was shown to beat a blind guess; the most promising was {s.source}."
 
 
+def _text_of_columns(s: Statement) -> str:
+    return f"Δ = {rounded_up(s.distance)}, counted, between any two values (knowing 50 %: {rounded_up(s.known['0.5'])})"
+
+
+def _says_columns(s: Statement) -> str:
+    return (
+        f"The largest distance between two values of {' and '.join(s.of)}, counted. Knowing the groups of a random "
+        f"half: {rounded_up(s.known['0.5'])}."
+    )
+
+
 def column_of(c: Certificate) -> str:
     """Return the sensitive columns as a text."""
     return " and ".join(c.sensitive)
@@ -129,7 +140,19 @@ _TO_COME = StatementWords(
 
 STATEMENTS: dict[tuple[str, str], StatementWords] = {
     ("table", "counted"): StatementWords(name=lambda s, c: "this table", text=_text_of_table, says=_says_table),
-    ("table", "undisclosed"): StatementWords(name=lambda s, c: "this table", text=_text_of_table, says=_says_table),
+    ("table", "undisclosed"): StatementWords(
+        name=lambda s, c: f"  its {' and '.join(s.of)}" if s.of else "this table",
+        text=lambda s, c: _text_of_columns(s) if s.of else _text_of_table(s, c),
+        says=lambda s, c: _says_columns(s) if s.of else _says_table(s, c),
+    ),
+    ("inside", "undisclosed"): StatementWords(
+        name=lambda s, c: f"  inside {s.group}",
+        text=lambda s, c: f"Δ = {rounded_up(s.distance)} by {' and '.join(s.of)}, counted: not hidden",
+        says=lambda s, c: (
+            f"The group {s.group!r} was merged from several, and is hidden as one. Inside of it, the values of "
+            f"{' and '.join(s.of)} with ten persons or more differ by so much."
+        ),
+    ),
     ("table rank", "undisclosed"): StatementWords(
         name=lambda s, c: "  its rank",
         text=lambda s, c: (
@@ -154,6 +177,17 @@ STATEMENTS: dict[tuple[str, str], StatementWords] = {
     ),
     ("population", "blocks"): _TO_COME,
     ("population", "narrow blocks"): _TO_COME,
+    ("population", "mixed blocks"): StatementWords(
+        name=lambda s, c: f"  their {' and '.join(s.of)}",
+        text=lambda s, c: (
+            f"Δ ≤ {rounded_up(s.distance)} between any two of {len(s.parts)} values, with probability "
+            f"{100 * (1 - s.delta):g} %"
+        ),
+        says=lambda s, c: (
+            f"From the shared row of a person who is encoded later, nobody tells two values of {' and '.join(s.of)} "
+            "apart better, where groups have the same shares as in this table."
+        ),
+    ),
     ("population rank", "narrow blocks"): StatementWords(
         name=lambda s, c: "  their rank",
         text=lambda s, c: (

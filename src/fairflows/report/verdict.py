@@ -151,7 +151,9 @@ def not_covered(c: Certificate, usefulness: dict[str, Any] | None = None, merged
         ]
         found += [] if c.find("population") else ["persons who are not in the file"]
     if merged:
-        found.append("what differs inside a group that was merged from several")
+        inside = [f"{' and '.join(s.of)}: Δ = {at_most(s.distance)}" for s in c.statements if s.about == "inside"]
+        measured = f" ({', '.join(inside)}, counted)" if inside else ""
+        found.append(f"what differs inside a group that was merged from several{measured}")
     for label in (usefulness or {}).get("labels", []):
         if "trained" in label["rules"]:
             gap, raw = (_gap(label, label["rules"][name]) for name in ("trained", "raw"))
@@ -193,7 +195,7 @@ def remedies(c: Certificate) -> list[str]:
     found += [f"As it is: {_planned(plan)}."] if plan else ["As it is, no table with two cells can be promised."]
     if len(others) > 1:
         plan = plan_cells([fewest + sizes[0], *sizes[1:]], None, c.delta)
-        found.append(f"With {small} and {others[0][0]} as one group (merge_small={fewest + 1}): {_planned(plan)}.")
+        found.append(f"With {small} and {others[0][0]} as one group (merge_small={sizes[0] + 1}): {_planned(plan)}.")
     plan = plan_cells([4 * n for n in (fewest, *sizes)], None, c.delta)
     return [*found, f"With four times as many persons: {_planned(plan)}."]
 

@@ -152,16 +152,31 @@ class Grouping:
         if self.is_uncut:
             column, points = next(iter(self.cuts.items()))
             return _places(column, columns[column], points).set_axis(index).rename(name)
+        parts = self._values(columns)
+        group = joined(pd.DataFrame(parts)) if len(parts) > 1 else parts[next(iter(parts))]
+        if self.merged:
+            group = _merge(_as_text(group), self.merged, name)
+        return group.set_axis(index).rename(name)
+
+    def values(self, columns: pd.DataFrame) -> pd.DataFrame:
+        """Return the value of each sensitive column as text, of numbers that are cut their interval."""
+        found = Schema(self.kinds).apply(_of_one_type(columns.set_axis(list(self.kinds), axis=1)))
+        return pd.DataFrame({name: _as_text(part) for name, part in self._values(found).items()}, index=columns.index)
+
+    def _values(self, columns: pd.DataFrame) -> dict[str, pd.Series]:
+        """Return the value of each sensitive column, before groups are made of them."""
         parts = {
             column: _cut(column, columns[column], self.cuts[column]) if column in self.cuts else _plain(columns[column])
             for column in self.kinds
         }
         if self.missing:
             parts = {column: _as_text(part).fillna(MISSING) for column, part in parts.items()}
-        group = joined(pd.DataFrame(parts)) if len(parts) > 1 else parts[next(iter(parts))]
-        if self.merged:
-            group = _merge(_as_text(group), self.merged, name)
-        return group.set_axis(index).rename(name)
+        return parts
+
+    @property
+    def merged_groups(self) -> list[str]:
+        """The names of the groups that were merged from several."""
+        return list(self._parts_of_merged())
 
     def _check_number(self, n_columns: int) -> None:
         if n_columns != len(self.kinds):
@@ -185,7 +200,7 @@ def make_grouping(
     cuts : dict, default=None
         For columns of numbers, the cut points.
     merge_small : int, default=0
-        Groups of fewer persons become one group, "other". If that is still smaller, the next smallest groups join it.
+        Groups of fewer persons become one group, "other". No other group joins them.
     identifier : Series, default=None
         The person of each row. By default, every row counts as a person.
     missing : bool, default=False
@@ -374,8 +389,7 @@ def _merged(group: pd.Series, fewest: int, identifier: pd.Series | None) -> dict
     n_merged = int((ascending < fewest).sum())
     if not n_merged:
         return {}
-    while ascending.iloc[:n_merged].sum() < fewest and n_merged < len(ascending):
-        n_merged += 1
+    n_together = ascending.iloc[:n_merged].sum()
     if n_merged == len(ascending):
         raise DataError(
             f"Fewer than two groups of {group.name!r} remain when groups of fewer than {fewest:,} persons become one "
@@ -383,10 +397,20 @@ def _merged(group: pd.Series, fewest: int, identifier: pd.Series | None) -> dict
             f"others together {ascending.iloc[:-1].sum():,}."
         )
     small = sorted(ascending.index[:n_merged])
+    more = ""
+    if n_together < fewest:
+        following, size = ascending.index[n_merged], int(ascending.iloc[n_merged])
+        more = (
+            f" That is fewer than {fewest:,}, and larger groups do not join: the next, {following!r}, has {size:,} "
+            f"persons (merge_small={size + 1} merges it, too)."
+        )
+    if n_merged == 1:
+        warn_user(f"{group.name}: {small[0]!r} stays a group of {n_together:,} persons.{more}")
+        return {}
     other = next((name for name in ascending.index if name.casefold() == OTHER), OTHER)
     warn_user(
-        f"{group.name}: {_listed(small)} are one group, {other!r}, of {ascending.iloc[:n_merged].sum():,} persons, "
-        f"so that no group has fewer than {fewest:,}."
+        f"{group.name}: {_listed(small)} are one group, {other!r}, of {n_together:,} persons. They are hidden as one: "
+        f"what differs inside of the group is not.{more}"
     )
     return {name: other if name in small else name for name in sorted(ascending.index)}
 

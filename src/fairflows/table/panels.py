@@ -173,6 +173,11 @@ class Panels(Table):
                 "All rows of a person are released together (unit='person'), and the table does not say whose rows "
                 "these are: name the column that does (identifier=...)."
             )
+        if table.grouping.is_uncut:
+            raise DataError(
+                f"uncut needs one row of every person; the table has {len(table):,} rows of {table.persons.n:,} "
+                f"persons. Keep one row of each, or cut {table.a.name!r} into groups (cuts=...)."
+            )
         form, persons = PanelForm.of(table) if form is None else form, table.persons
         X = form.schema.apply(table.X)
         check_one_group_each(table.a, persons)
@@ -186,6 +191,7 @@ class Panels(Table):
         found.X = form.summaries(X, persons.codes, persons.n).set_axis(index)
         check_no_names(found.X, table)
         found.household = None if table.household is None else table.household.iloc[some_row]
+        found.attributes = None if table.attributes is None else table.attributes.iloc[some_row]
         found.parts = None if table.parts is None else table.parts[some_row]
         labels = {
             name: form.last(column, X, persons.codes, persons.n).set_axis(index)
