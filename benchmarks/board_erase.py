@@ -13,16 +13,17 @@ from pathlib import Path
 
 import pandas as pd
 import torch
-from concept_erasure import LeaceEraser
 
 GROUP = "(group)"
 
 
 def main() -> None:
+    from concept_erasure import LeaceEraser
+
     folder = Path(sys.argv[1])
     parts = {part: pd.read_parquet(folder / f"{part}.parquet") for part in ("fit", "other")}
-    x = {part: torch.as_tensor(rows.drop(columns=GROUP).to_numpy(dtype=float)) for part, rows in parts.items()}
-    eraser = LeaceEraser.fit(x["fit"], torch.as_tensor(parts["fit"][GROUP].to_numpy(dtype=float)))
+    x = {part: torch.tensor(rows.drop(columns=GROUP).to_numpy(dtype=float)) for part, rows in parts.items()}
+    eraser = LeaceEraser.fit(x["fit"], torch.tensor(parts["fit"][GROUP].to_numpy(dtype=float)))
     for part, rows in parts.items():
         names = rows.columns.drop(GROUP)
         pd.DataFrame(eraser(x[part]).numpy(), columns=names).to_parquet(folder / f"changed-{part}.parquet")

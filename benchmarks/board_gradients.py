@@ -62,7 +62,7 @@ def fairret(task: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
     from fairret.statistic import PositiveRate
 
     norm, K = NormLoss(PositiveRate()), int(task["group"].max()) + 1
-    for strength in (0.02, 0.1, 1.0):
+    for strength in (0.03, 0.05, 0.07):
 
         def penalty(hidden: Tensor, logits: Tensor, group: Tensor, strength: float = strength) -> Tensor:
             return strength * norm(logits[:, None], one_hot(group, K).float())

@@ -18,7 +18,8 @@ and hours; age is cut at 56, and race has five groups. Of the persons 60 % are f
 ``seconds``
     Processor time of fitting and predicting.
 
-``--train`` takes fewer fitted persons for ExponentiatedGradient, which fits a classifier in every step.
+``--train`` is the number of fitted persons of ExponentiatedGradient, which fits a classifier in every step, and of
+`FairCells`, whose score of the group has a tree per group in every step.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from fairflows.paper import load_acs_income
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "board-groups.csv"
 FEATURES, SMALL, JUDGED, DELTA = ["COW", "SCHL", "OCCP", "WKHP"], 400, 200, 0.01
-SPENDS = (0.01, 0.05, 0.1, 0.15)
+SPENDS = (0.14, 0.16, 0.18)
 RACES = {0: "white", 1: "black", 5: "Asian", 8: "two or more"}  # codes of the copy; the others are "other"
 AIM = 0.3  # for the gap
 COLUMNS = ["method", "setting", "validation", "validation_gap", "accuracy", "gap", "certified", "counted", "seconds"]
@@ -97,7 +98,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--environments", type=Path, default=Path("environments"), help="made by board_environments.sh")
     parser.add_argument("--rows", type=int, help="at most so many persons, at random")
-    parser.add_argument("--train", type=int, default=40_000)
+    parser.add_argument("--train", type=int, default=30_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--summary", action="store_true", help="only print what the file has")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -169,7 +170,7 @@ def exponentiated_gradient(task: Task) -> Iterator[Found]:
     x = np.asarray(coder.transform(task.X))
     for eps in (0.02, 0.1):
         constraint = DemographicParity(difference_bound=eps)
-        reduction = ExponentiatedGradient(Weighted(), constraint, max_iter=15)
+        reduction = ExponentiatedGradient(Weighted(), constraint, max_iter=10)
         reduction.fit(x[some], task.y[some], sensitive_features=task.group.iloc[some])
         yield Found(f"bound {eps}, {len(some):,} persons", np.asarray(reduction.predict(x, random_state=0)))
 
@@ -196,23 +197,24 @@ def elsewhere(task: Task, method: str) -> Iterator[Found]:
 def fair_tree(task: Task) -> Iterator[Found]:
     """Ours, with the attributes: two cells; the blocks of the tree certify."""
     for spend in SPENDS:
-        tree = ff.FairTree(2, calibration=0.85, spend=spend)
-        answers = _answers(tree, task)
+        tree = ff.FairTree(2, calibration=0.9, spend=spend)
+        answers = _answers(tree, task, task.fitted)
         yield Found(f"spend {spend}", answers, tree.blocks_[:, np.argsort(tree.cell_means_[:, -1])])
 
 
 def fair_cells(task: Task) -> Iterator[Found]:
     """Ours, without the attributes at encoding: two cells."""
+    some = task.fitted & (np.cumsum(task.fitted) <= task.train)
     SweptCells.plans.clear()
     base = SweptCells(2, attribute="training", n_bins=100)
     for distance in (0.05, 0.1, 0.2, 0.3):
-        yield Found(f"Δ {distance}", _answers(clone(base).set_params(target=distance), task))
+        answers = _answers(clone(base).set_params(target=distance), task, some)
+        yield Found(f"Δ {distance}, {some.sum():,} persons", answers)
 
 
-def _answers(encoder: Encoder, task: Task) -> Answers:
-    """Fit an encoder and return the predictions of all rows."""
+def _answers(encoder: Encoder, task: Task, fitted: npt.NDArray[np.bool_]) -> Answers:
+    """Fit an encoder to some persons and return the predictions of all rows."""
     identifier = pd.Series(np.arange(len(task.y)), name="person")
-    fitted = task.fitted
     table = ff.Table(
         task.X[fitted].assign(income=task.y[fitted]),
         sensitive=task.group[fitted].astype(str).rename("group"),
@@ -301,11 +303,12 @@ def write(lines: list[dict[str, object]], path: Path) -> None:
 def summary(results: pd.DataFrame) -> str:
     """Return a table of Markdown: of each method the setting that validation persons choose.
 
-    It is the most accurate one with a gap of at most .3, or has the smallest gap.
+    It is the most accurate one with a gap of at most .3, which is certified where a method certifies; or has the
+    smallest gap.
     """
     lines = ["| method | setting | accuracy | gap | certified gap | counted | seconds |", "|---" * 7 + "|"]
     for method, found in results.groupby("method", sort=False):
-        within = found[found["validation_gap"] <= AIM]
+        within = found[found["certified"].fillna(found["validation_gap"]) <= AIM]
         row = found.loc[found["validation_gap"].idxmin() if within.empty else within["validation"].idxmax()]
         certified = "–" if pd.isna(row["certified"]) else f"≤ {row['certified']:.3f}"
         measures = f"{row['accuracy']:.3f} | {row['gap']:.3f} | {certified} | ≤ {row['counted']:.3f}"

@@ -38,8 +38,9 @@ from fairflows.storage import FILES, save
 from fairflows.stream.batches import BatchFindings, table_schema, to_arrow
 from fairflows.stream.files import encode_rows, write_table
 from fairflows.stream.whole_file import knowing_whole_file
-from fairflows.table.columns import Schema
+from fairflows.table.columns import TEXT, Schema
 from fairflows.table.folders import check_folder, locked, new_folder, refuse_other_files, side_folder
+from fairflows.table.frames import Frame, as_kind_of
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.json_text import read_as, read_document
 from fairflows.table.linked import LinkedTables
@@ -105,6 +106,20 @@ class Run:
         names = ("sensitive", "identifier", "grouping", "label", "missing_group", "missing_label")
         return {name: getattr(self, name) for name in names}
 
+    def roles_with(self, missing_group: MissingGroup | None, missing_label: MissingLabel | None) -> dict[str, Any]:
+        """Return the same with another treatment of rows without a group or a label, where one is stated."""
+        if missing_group == "group" and self.missing_group != "group":
+            raise DataError(
+                "missing_group must be 'drop' for later files, because the table had no group of rows without one; got "
+                "'group'."
+            )
+        stated = {"missing_group": missing_group, "missing_label": missing_label}
+        return self.roles | {name: rule for name, rule in stated.items() if rule is not None}
+
+    def with_dates(self, text_format: TextFormat | None) -> TextFormat:
+        """Return how a later file is written: as stated, with dates as in the file of the table."""
+        return replace_(text_format or TextFormat(), dates=self.time_formats)
+
     def linked_tables_of(
         self, paths: tuple[Path, Path], model: Encoder, text_format: TextFormat | None = None
     ) -> LinkedTables:
@@ -112,7 +127,7 @@ class Run:
         release = fitted_model(model)
         assert isinstance(release, Release)
         schema = table_schema(release, self.sensitive, (), self.grouping)
-        schema = Schema(schema.kinds | release.parents_schema.kinds)
+        schema, text_format = Schema(schema.kinds | release.parents_schema.kinds), self.with_dates(text_format)
         known = {*self.columns, *self.sensitive, *self.label, self.identifier, self.household}
         frames = []
         for path in paths:
@@ -150,7 +165,7 @@ class Run:
         """
         self.refuse_linked("a command that takes one file")
         schema = table_schema(model, self.sensitive, self.label, self.grouping)
-        frame = read_frame(path, schema, self.identifier, text_format)
+        frame = read_frame(path, schema, self.identifier, self.with_dates(text_format))
         features = self.columns if is_own else map(str, model.schema_.kinds)
         known = {*features, *self.sensitive, *self.label, self.identifier}
         return Table(
@@ -167,8 +182,8 @@ class Run:
 
     def later_persons(
         self, path: Path, model: Encoder, text_format: TextFormat | None = None, groups_from: str | None = None
-    ) -> Table:
-        """Read a file of later persons as rows of the model; it need not hold labels.
+    ) -> Table | None:
+        """Read a file of later persons as rows of the model, None if it has no row; it need not hold labels.
 
         Rows without a group are left out, and those without a label where these were left out before. `groups_from`
         names the column that holds the sensitive attribute, where the file calls it otherwise.
@@ -179,7 +194,9 @@ class Run:
             if len(self.sensitive) > 1:
                 raise DataError(f"groups_from names one column; the groups are of {' and '.join(self.sensitive)}.")
             kinds[groups_from] = kinds.pop(self.sensitive[0])
-        frame = read_frame(path, Schema(kinds), self.identifier, text_format)
+        frame = read_frame(path, Schema(kinds), self.identifier, self.with_dates(text_format))
+        if not len(frame):
+            return None
         if groups_from is not None:
             own = self.sensitive[0]
             frame = frame.drop(columns={own} - {groups_from}, errors="ignore").rename(columns={groups_from: own})
@@ -210,8 +227,11 @@ class Shared:
     Attributes
     ----------
     table : DataFrame
-        One row per row of the original table, in random order, with a fresh index. With ``unit="person"`` any number
-        of rows for each person, together and in the order of time, and a column `person` of fresh numbers.
+        The table to share, of the kind of frame that came.
+    rows : DataFrame
+        The same as a frame of pandas: one row per row of the original table, in random order, with a fresh index. With
+        ``unit="person"`` any number of rows for each person, together and in the order of time, and a column `person`
+        of fresh numbers.
     certificate : Certificate
         How well an adversary can guess the group from a shared row.
     usefulness : Usefulness or None
@@ -228,11 +248,13 @@ class Shared:
         Keyed hashes of the original rows, for the user's record of releases.
     earlier : ReleasedTable or None
         What was kept of the earlier tables, where rows were drawn again from the same cells.
+    like : polars.DataFrame, pyarrow.Table or None
+        No rows of the kind of frame that came; None for one of pandas.
     parents : DataFrame or None
         Of two linked tables the one with one row of each person, whose numbers are those of `table`.
     """
 
-    table: pd.DataFrame
+    rows: pd.DataFrame
     certificate: Certificate
     usefulness: Usefulness | None
     audit: Audit | None
@@ -243,6 +265,12 @@ class Shared:
     seen: ReleasedRows
     earlier: ReleasedTable | None = None
     parents: pd.DataFrame | None = None
+    like: Frame | None = None
+
+    @property
+    def table(self) -> Frame:
+        """The table to share, of the kind of frame that came."""
+        return self.rows if self.like is None else as_kind_of(self.like, self.rows)
 
     @property
     def meets_target(self) -> bool:
@@ -296,7 +324,7 @@ class Shared:
         with side_folder(out) as work:
             shared = work / name
             if whole is None:
-                n_rows = write_table([to_arrow(self.table)], shared, shared, self.run.time_formats)
+                n_rows = write_table([to_arrow(self.rows)], shared, shared, self.run.time_formats)
             else:
                 if self.release.unit == "person":
                     raise DataError(
@@ -310,14 +338,14 @@ class Shared:
                     roles = self.run.roles
                     own = {name: roles[name] for name in roles if name != "grouping"}
                     own["household"] = self.run.household
-                    release = knowing_whole_file(release, whole, text_format, **own)
+                    release = knowing_whole_file(release, whole, self.run.with_dates(text_format), **own)
                     n_rows = encode_rows(release, whole, shared, found=found, is_own=True, **formats, **roles)
                     found.warn()
                 release = _of_whole_file(release, certificate, found, self.earlier)
                 certificate, released = of_whole_file(certificate, release), found.released
                 certificate = replace_(certificate, model=model_hash(release, release.key_))
                 run = replace_(run, rows=n_rows)
-            certificate = naming_released_file(certificate, shared, n_rows, kinds_of(to_arrow(self.table).schema))
+            certificate = naming_released_file(certificate, shared, n_rows, self._kinds(self.rows, shared))
             parents = None if self.parents is None else work / f"{PARENTS}{shared.suffix}"
             if parents is not None:
                 certificate = self._naming_parents(certificate, parents)
@@ -331,17 +359,25 @@ class Shared:
                     (side / file).write_text(text, encoding="utf-8")
         return replace_(self, certificate=certificate, release=release)
 
+    def _kinds(self, rows: pd.DataFrame, path: Path) -> dict[str, str]:
+        """Return the kinds of the columns in a file of rows; dates in another form than YYYY-MM-DD are text there."""
+        kinds = kinds_of(to_arrow(rows).schema)
+        if path.suffix == ".csv":
+            other = {name for name, form in self.run.time_formats.items() if not form.startswith("%Y-%m-%d")}
+            kinds |= dict.fromkeys(other & set(kinds), TEXT)
+        return kinds
+
     def _naming_parents(self, certificate: Certificate, path: Path) -> Certificate:
         """Write the table with one row of each person; return the certificate that names it, too."""
-        table = to_arrow(self.parents)
-        write_table([table], path, path, self.run.time_formats)
-        contents = contents_of(path, kinds_of(table.schema))
+        assert self.parents is not None
+        write_table([to_arrow(self.parents)], path, path, self.run.time_formats)
+        contents = contents_of(path, self._kinds(self.parents, path))
         files = {**certificate.released_files, path.name: file_sha256(path)}
         return replace_(certificate, released_files=files, parents=contents, counted_file=path.name, seal="")
 
     def _texts(self, certificate: Certificate, run: Run, name: str, *, is_sample: bool) -> dict[str, str]:
         """Return the files of text beside the shared table, by name."""
-        n_rows = run.rows if is_sample else len(self.table)
+        n_rows = run.rows if is_sample else len(self.rows)
         contents = {**self.report.contents, "certificate": certificate.to_dict()}
         if is_sample:
             told = f"This is the sample that the trees were fitted to. All {n_rows:,} rows of the file are released."
@@ -356,7 +392,7 @@ class Shared:
         }
         public = hashlib.sha256(texts["report-public.html"].encode()).hexdigest()
         digests = {**certificate.released_files, "report-public.html": public}
-        tables = {name: self.table}
+        tables = {name: self.rows}
         if self.parents is not None:
             tables[f"{PARENTS}{Path(name).suffix}"] = self.parents
         return texts | export_files(certificate, tables, n_rows, digests)
@@ -374,6 +410,18 @@ class Shared:
     @property
     def _guesses(self) -> list[tuple[str, float]]:
         return guesses_of_100(self.certificate, self.report.contents["before"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as JSON holds them: the outcome, the certificate, and what was measured."""
+        contents = self.report.contents
+        return {
+            "status": self.certificate.status,
+            "meets_target": self.meets_target,
+            "covers_population": self.certificate.covers_population,
+            "rows": len(self.rows),
+            "certificate": json.loads(self.certificate.to_json()),
+            **{name: contents.get(name) for name in ("before", "audit", "usefulness")},
+        }
 
     def __repr__(self) -> str:
         return table_words.shared_text(self)
@@ -474,9 +522,11 @@ def open_watch(out: Path, model: Release) -> Watch:
     return watch(model, out / WATCH, bound=Certificate.read(out / CERTIFICATE).cell_upper)
 
 
-def watch_persons(out: Path, model: Release, table: Table, day: str | None = None) -> Watch:
-    """Count later persons in the watch of a result; write a dated notice where they refute its bound."""
-    watched = open_watch(out, model).update(table, date=day)
+def watch_persons(out: Path, model: Release, table: Table | None, day: str | None = None) -> Watch:
+    """Count later persons, if there are any, in a result's watch; write a notice where they refute its bound."""
+    watched = open_watch(out, model)
+    if table is not None:
+        watched.update(table, date=day)
     if watched.refuted is not None:
         add_notice(out / CERTIFICATE, watched.refuted, watched.notice)
     return watched

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,7 +18,7 @@ from fairflows.certificate.about import About
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import certify
 from fairflows.certificate.model_hash import origin_of
-from fairflows.certificate.releases import ReleasedRows, check_record, record_key
+from fairflows.certificate.releases import ReleasedRows, check_record, one_cell_each, record_key
 from fairflows.display import say
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
@@ -76,8 +77,9 @@ def share(
 
     Parameters
     ----------
-    table : Table, frame, or dict of two frames
-        All rows; or two linked tables by their names, the one with one row of each person first (`LinkedTables`).
+    table : Table, DataFrame, polars.DataFrame, pyarrow.Table or dict
+        All rows: a `Table`, or a frame whose roles are stated beside it; or two linked tables by their names, the one
+        with one row of each person first (`LinkedTables`).
     target : float, default=None
         Largest distance Δ between two groups, so that a guess between them is right at most (1 + Δ)/2 of the time. By
         default 0.1, or for a "tree" of a small table the first of 0.15, 0.2 and 0.3 that allows eight cells.
@@ -130,7 +132,7 @@ def share(
     Returns
     -------
     Shared
-        The table to share, its certificate, and what is known about both.
+        The table to share, of the kind of frame that came, its certificate, and what is known about both.
 
     Examples
     --------
@@ -214,10 +216,14 @@ def share(
 
 def _as_table(data: Any, roles: Mapping[str, Any]) -> Table:
     """Return the table of frames with their roles; two linked tables come as a dict of frames."""
+    if unknown := [name for name in roles if name not in signature(Table).parameters or name == "data"]:
+        raise TypeError(f"share() got an unexpected keyword argument {unknown[0]!r}")
     if isinstance(data, Table):
         if roles:
             raise DataError(f"A Table has its roles already; got {next(iter(roles))}=... beside it.")
         return data
+    if "sensitive" not in roles:
+        raise DataError("A frame is shared with its roles: name the sensitive column (sensitive=...), or make a Table.")
     is_linked = isinstance(data, Mapping) and all(np.ndim(part) == 2 for part in data.values())
     return LinkedTables(data, **roles) if is_linked else Table(data, **roles)
 
@@ -285,9 +291,24 @@ def _result(
     if release.unit == "row":  # persons are in a random order already
         order = np.random.default_rng().permutation(len(rows))  # from the system's entropy: no seed repeats it
         shuffled = rows.iloc[order].reset_index(drop=True)
-    seen = ReleasedRows.of(table.X, table.persons, record_key())
+    known, cells = release.released_table, None
+    if known is not None and table.persons.named:
+        cells = one_cell_each(release, known.kept_cells(table.persons, release.key_))
+    seen = ReleasedRows.of(table.X, table.persons, record_key(), cells=cells)
     run = Run.of(table, release.random_state)
-    return Shared(shuffled, certificate, worth, after, before, release, Report(contents), run, seen, parents)
+    return Shared(
+        shuffled,
+        certificate,
+        worth,
+        after,
+        before,
+        release,
+        Report(contents),
+        run,
+        seen,
+        parents=parents,
+        like=table.like,
+    )
 
 
 def _unfitted(table: Table, method: Method, target: float | None, settings: dict[str, Any]) -> Release:

@@ -209,13 +209,39 @@ def test_a_sensitive_number_is_cut(page):
     assert re.search("age holds numbers with 72 different values, .* such as the median. The smallest", said)
     assert "--groups" not in said
     assert said.count("age holds numbers") == 1
-    assert "twice follows from other columns, and is computed anew: twice = 1 + 2 · start." in said
+    assert "because they follow from other columns: twice = 1 + 2 · start." in said
     change = re.search(r'value="([^"]*)">Cut age at [\d.]+<', found.text)
     found = page.post(f"{work}/columns", {"role age": "sensitive", "do": unescape(change[1])})
     assert not re.search(r'value="next" disabled', found.text)
     found = page.post(f"{work}/columns", {"role age": "sensitive", "cuts age": "35, 60"})
     assert next(iter(page.desk.works.values())).table().groups == ["18–34", "35–59", "60–89"] or text_of(found)
     assert page.post(f"{work}/columns", {"role age": "sensitive", "cuts age": "x"}).status_code == 400
+
+
+def test_two_persons_are_a_finding_that_can_be_mended(page):
+    """The screen still shows, so that one of the two can get another role."""
+    work = page.work("a.csv", as_csv(people().assign(who=range(900), other=range(900))))
+    roles = {"role sex": "sensitive", "role who": "person", "role other": "person"}
+    found = page.post(f"{work}/columns", roles)
+    assert found.status_code == 200
+    assert "One column has the role person; who and other are chosen." in text_of(found)
+    assert re.search(r'value="next" disabled', found.text)
+    found = page.post(f"{work}/columns", roles | {"role other": "out"})
+    assert not re.search(r'value="next" disabled', found.text)
+
+
+def test_groups_that_are_too_small_are_mended_before_the_target(page):
+    """A group of four allows no two cells: the finding stops, and its button merges the group."""
+    frame = people().assign(land=lambda t: np.where(t.index < 4, "c", np.where(t.index % 3, "a", "b")))
+    frame.loc[4:8, "land"] = "d"
+    work = page.work("a.csv", as_csv(frame))
+    found = page.post(f"{work}/columns", {"role land": "sensitive"})
+    assert re.search(r'value="next" disabled', found.text)
+    change = re.search(r'value="([^"]*)">Merge groups under [\d,]+ persons<', found.text)
+    assert change, text_of(found)
+    found = page.post(f"{work}/columns", {"role land": "sensitive", "do": unescape(change[1])})
+    assert "are one group, 'other', of 306 persons" in text_of(found)
+    assert not re.search(r'value="next" disabled', found.text)
 
 
 def test_the_best_for_the_label_is_said_before_anything_is_shared(page):

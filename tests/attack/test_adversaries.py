@@ -19,23 +19,23 @@ class TestJudge:
 
     def test_the_test_rows_change_the_bound_and_nothing_else(self, scores):
         (s_val, s_test), groups = scores
-        found = judge("g", "black", (s_val, s_test), groups, delta=0.05)
-        other = judge("g", "black", (s_val, -s_test), groups, delta=0.05)
+        found = judge("g", "closed", (s_val, s_test), groups, delta=0.05)
+        other = judge("g", "closed", (s_val, -s_test), groups, delta=0.05)
         assert other.lower == 0
         assert (found.validation, found.expected, found.method) == (other.validation, other.expected, other.method)
 
     def test_the_method_is_the_better_one_at_the_rates_of_validation_rows(self, scores):
-        assert judge("g", "black", *scores, delta=0.05).method == "hoeffding"
+        assert judge("g", "closed", *scores, delta=0.05).method == "hoeffding"
         _, g = scores
         certain = tuple(np.column_stack([np.zeros(len(group)), group]) for group in g)
-        assert judge("g", "black", certain, g, delta=0.05).method == "clopper-pearson"
+        assert judge("g", "closed", certain, g, delta=0.05).method == "clopper-pearson"
 
     def test_of_three_groups_the_pair_furthest_apart(self):
         rng = np.random.default_rng(1)
         g = [rng.integers(3, size=3000) for _ in range(2)]
         x = [rng.normal(size=3000) + np.array([0.0, 0.3, 1.5])[group] for group in g]
         s = [-((values[:, None] - np.array([0.0, 0.3, 1.5])) ** 2) / 2 for values in x]
-        found = judge("g", "black", (s[0], s[1]), (g[0], g[1]), delta=0.05)
+        found = judge("g", "closed", (s[0], s[1]), (g[0], g[1]), delta=0.05)
         assert found.groups == (0, 2)
         assert 0.4 < found.lower < 2 * norm.cdf(0.75) - 1
 
@@ -47,7 +47,7 @@ class TestJudge:
             g = [rng.integers(2, size=400) for _ in range(2)]
             x = [rng.normal(size=400) + 0.2 * group for group in g]
             found = [
-                judge(str(j), "black", tuple(np.column_stack([0 * v, f(v)]) for v in x), (g[0], g[1]), delta=0.2)
+                judge(str(j), "closed", tuple(np.column_stack([0 * v, f(v)]) for v in x), (g[0], g[1]), delta=0.2)
                 for j, f in enumerate((np.positive, np.negative, np.abs, np.sin))
             ]
             misses += max(found, key=lambda attack: (attack.expected, attack.validation)).lower > truth
@@ -65,7 +65,7 @@ class TestLearner:
         for seed in range(3):
             (scores,) = learner.scores(rows, group, [rows], seed)
             assert scores.shape == (len(group), 3)
-            found = judge("logistic", "black", (scores, scores), (group, group), delta=0.05)
+            found = judge("logistic", "closed", (scores, scores), (group, group), delta=0.05)
             assert found.groups == (1, 2)
             assert found.lower == pytest.approx(2 * norm.cdf(1.5) - 1, abs=0.03)
 

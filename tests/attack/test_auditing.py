@@ -53,7 +53,7 @@ class TestArrays:
         truth = 2 * norm.cdf(0.5) - 1
         assert truth - 0.09 < found.attack_lower < truth
         assert found.released == "representation"
-        assert set(found.to_frame()["box"]) == {"black"}
+        assert set(found.to_frame()["box"]) == {"closed"}
 
     def test_nothing_there(self):
         train, test = pair_of(make_shifted_gaussians, distance=0.0, n_samples=4000, random_state=0)

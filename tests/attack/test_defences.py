@@ -113,7 +113,7 @@ def test_values_on_a_grid():
     found = bare.audited()
     assert found.best == "grid test"
     assert found.attack_lower > 0.98
-    assert found.to_frame().query("box == 'black'")["lower"].max() < 0.1, "z itself does not show it"
+    assert found.to_frame().query("box == 'closed'")["lower"].max() < 0.1, "z itself does not show it"
     assert noisy.audited().attack_lower < 0.1
 
 

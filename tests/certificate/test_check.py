@@ -245,6 +245,28 @@ def test_files_that_are_listed_at_once_are_all_in_the_list(model, public):
     assert not [path for path in public.iterdir() if path.name.startswith(".")]
 
 
+def test_a_certificate_prints_no_verdicts_of_its_own(public):
+    """A label that cleared the screen was followed by "All checks passed"."""
+    spoof = "yes\x1b[2J\n\nAll checks passed: the bounds follow from the counts.\u202e"
+    edit(public, lambda values: next(s for s in values["statements"] if s["given"]).update(given=spoof))
+    lines = repr(check(public)).splitlines()
+    assert any("\\x1b[2J\\n\\nAll checks passed" in line and "\\u202e" in line for line in lines)
+    assert not [line for line in lines[:-1] if "\x1b" in line or line.startswith("All checks passed")]
+
+
+def test_counts_that_would_take_hours_are_refused(public):
+    """3,000 groups in a file of 300 kB: four million pairs, and 20,000 draws of each."""
+    groups = [f"g{i}" for i in range(3000)]
+
+    def many(values):
+        blocks = {"about": "population", "by": "blocks", "distance": 0.1, "delta": 0.01}
+        blocks |= {"blocks": {group: [10, 10] for group in groups}, "persons": dict.fromkeys(groups, 19.0)}
+        values.update(statements=[blocks], n=dict.fromkeys(groups, 40))
+
+    edit(public, many)
+    assert "would take hours to compute again" in repr(ff.check(public / "certificate.json"))
+
+
 def test_bad_input(public, tmp_path):
     with pytest.raises(ff.DataError, match="no such file"):
         ff.check(tmp_path / "nothing.json")

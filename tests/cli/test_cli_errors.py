@@ -32,7 +32,8 @@ def folder(tmp_path):
     frame.assign(sex=frame["sex"].where(frame.index > 2)).to_csv(tmp_path / "holes.csv", index=False)
     encoder = FairMatching(density="counts").fit(frame[["town", "home"]], sensitive_features=frame["sex"])
     save(encoder, tmp_path / "result" / "model")
-    run = {"format": FORMAT, "sensitive": ["sex"], "rows": 300, "random_state": 0}
+    columns = ["age", "town", "home"]
+    run = {"format": FORMAT, "sensitive": ["sex"], "columns": columns, "rows": 300, "random_state": 0}
     (tmp_path / "result" / RUN).write_text(json.dumps(run))
     return tmp_path
 
@@ -54,8 +55,7 @@ SHARE = ["share", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
         (["demo", "-o", "loans.csv"], "loans.csv: is a file"),
         (["encode", "result", "loans.csv", "-o", "loans.csv"], "would be lost"),
         (["encode", "result", "holes.csv", "-o", "z.csv"],
-         "Drop those rows (missing_group='drop'), or keep them as 'missing' (missing_group='group'). (option "
-         "--missing-group of `share`)"),
+         "Drop those rows (--missing-group drop), or keep them as 'missing' (--missing-group group)."),
         (["reproduce", "figure-4a", "--device", "tpu"], "not one of 'auto', 'cpu', 'cuda'"),
     ],
 )  # fmt: skip
@@ -84,12 +84,24 @@ def test_a_bug_is_called_one_and_has_its_own_exit_code(run, folder, monkeypatch)
     assert "Traceback" in run(*words)[2]
 
 
-def test_messages_are_followed_by_the_options_of_the_parameters_that_they_name():
-    both = "Drop it (drop=['key']) or make it the identifier\n(identifier='key')."
-    assert with_options(both) == f"{' '.join(both.split())} (options --drop, --id)"
-    assert with_options(both, ["--id", "--out"]).endswith("(options --drop of `share`, --id)")
-    assert with_options("target must be in [0, 1]; got 3.").endswith("got 3. (option --target)")
-    assert with_options("Take another n_bins=8 of your label.") == "Take another n_bins=8 of your label."
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("Drop it (drop=['key'])\nor so (identifier='a b').", "Drop it (--drop key) or so (--id 'a b')."),
+        ("State it (dates={'born': '%d/%m/%Y'}).", "State it (--date born:%d/%m/%Y)."),
+        ("Cut it (cuts={'age': [44.5]}): merge_small=30.", "Cut it (--groups age:44.5): --merge-small 30."),
+        ("Name it (household=...): merge (merge_small=...).", "Name it (--household ...): merge (--merge-small ...)."),
+        ("Replace them (replace=True), by separator=';'.", "Replace them (--replace), by --separator ';'."),
+        ("target must be in [0, 1]; got 3.", "target must be in [0, 1]; got 3. (option --target)"),
+        ("Take another n_bins=8 of your label.", "Take another n_bins=8 of your label."),
+    ],
+)  # fmt: skip
+def test_messages_speak_the_words_of_the_command(message, said):
+    assert with_options(message) == said
+
+
+def test_options_of_another_command_are_named_so():
+    assert with_options("Drop it (drop=['key']).", ["--out"]) == "Drop it (--drop key of `share`)."
 
 
 def test_every_option_that_messages_name_can_be_typed():
@@ -104,7 +116,7 @@ def test_a_warning_names_options_and_comes_once(capsys, monkeypatch):
     for count in ("1,000", "2"):
         show_warning(DataWarning(f"{count} rows have no name: give identifier=...."), DataWarning)
     show_warning("a library's own", UserWarning)
-    assert capsys.readouterr().err == "fairflows: 1,000 rows have no name: give identifier=.... (option --id)\n"
+    assert capsys.readouterr().err == "fairflows: 1,000 rows have no name: give --id ....\n"
 
 
 def encode_until_stopped(number, words):

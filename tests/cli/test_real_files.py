@@ -60,7 +60,7 @@ def test_describe_says_what_to_expect(run, fitted, tmp_path):
     assert "! mail is text with as many values as rows (1,500)" in said
     assert "! fee holds text, such as '$" in said
     assert "such as the median" in said
-    assert "(option --groups)" in said
+    assert "(--groups AGE:" in said
     assert "Nothing can be certified about these groups with so many persons" in said
     said = " ".join(run(*words, "--groups", "AGE:40")[1].split())
     assert "What `share` can state with so many persons, for each target (the one with * is its default):" in said
@@ -88,11 +88,11 @@ def test_rows_without_a_label_or_a_group_are_refused_or_dropped(run, tmp_path):
     rows = credit(300).drop(columns="education").astype({"repaid": object})
     rows.loc[:4, "repaid"], rows.loc[3:9, "sex"] = None, None
     rows.to_csv(tmp_path / "gaps.csv", index=False)
-    words = ["describe", tmp_path / "gaps.csv", "--sensitive", "sex", "--label", "repaid"]
-    err = run(*words, ends=2)[2]
-    assert "(option --missing-group)" in err
-    code, _, err = run(*words, "--missing-group", "drop")
-    assert (code, "(option --missing-label)" in err) == (2, True)
+    roles = [tmp_path / "gaps.csv", "--sensitive", "sex", "--label", "repaid"]
+    assert "(--missing-group drop)" in run("share", *roles, "-o", tmp_path / "out", ends=2)[2]
+    err = run("share", *roles, "--missing-group", "drop", "-o", tmp_path / "out", ends=2)[2]
+    assert "(--missing-label drop)" in err
+    words = ["describe", *roles]
     out = run(*words, "--missing-label", "drop", "--missing-group", "drop", ends=0)[1]
     assert ": 290 rows, " in out
     out = run(*words, "--missing-label", "keep", "--missing-group", "group", ends=0)[1]

@@ -105,7 +105,7 @@ def test_the_certificate_is_within_the_target_nine_times_out_of_ten(attribute, t
 def test_a_target_that_so_few_persons_cannot_certify_is_refused(train):
     with pytest.raises(DataError, match=r"too small for the target Δ ≤ 0.02 .* need \d+,\d+ of"):
         FairCells(4, target=0.02, n_certify=500, **PLAIN).fit(train)
-    with pytest.raises(DataError, match="target 0.05 is out of reach for 8 cells and 5,000 certifying persons"):
+    with pytest.raises(DataError, match="target 0.05 is out of reach for 2 cells and 5,000 certifying persons"):
         FairCells(8, target=0.05, n_certify=5000, **PLAIN).fit(train)
 
 

@@ -55,7 +55,7 @@ def test_the_given_bijection_is_a_setting_and_stays_as_it_is(with_linear):
 def test_own_bijections_are_audited_and_certified(parts, with_linear):
     train, validation, test = parts
     found = audit(with_linear, train, test, quick=True)
-    assert any(attack.box == "white" for attack in found.attacks)
+    assert any(attack.box == "open" for attack in found.attacks)
     certificate = certify(with_linear, test, audit=found, n_draws=2000)
     assert certificate.model_upper < 1
     assert verify(certificate, with_linear, test)

@@ -1,7 +1,10 @@
 """Several releases of the same persons from one set of cells: who keeps which cell, what is stated, linked attacks."""
 
 import json
+import re
 import shutil
+import subprocess
+from pathlib import Path
 
 import known_tables
 import numpy as np
@@ -126,6 +129,45 @@ def test_a_second_release_without_again_is_warned_of_and_one_with_it_is_not(mont
     monkeypatch.setenv("FAIRFLOWS_LEDGER", str(folder / "ledger"))
     with pytest.warns(DataWarning, match=r"released before .* draw again from the cells of the first \(again="):
         ff.share(table(months[0]), target=0.3, quick=True).save(tmp_path / "own tree")
+
+
+def test_new_persons_who_get_two_cells_have_had_two_releases(months, tmp_path):
+    """Two tables were both drawn again from the first: who was new in both, and had changed, had two cells."""
+    earlier = ff.share(table(months[0].iloc[:600]), target=0.4, quick=True).save(tmp_path / "1")
+    changed = months[0].assign(age=months[0]["age"].sample(frac=1, random_state=0).to_numpy())
+    second = ff.share(table(months[0]), again=earlier).save(tmp_path / "2")
+    chained = ff.share(table(changed), again=second).save(tmp_path / "3")
+    with pytest.warns(DataWarning, match=r"persons have another cell here than in the release of .* \(again="):
+        branched = ff.share(table(changed), again=earlier).save(tmp_path / "branch")
+    assert [found.certificate.releases for found in (second, chained, branched)] == [1, 1, 2]
+    new = np.arange(600, 1200)
+    kept = [cells(found, months[0]).to_numpy()[new] for found in (second, chained, branched)]
+    assert (kept[0] == kept[1]).all()
+    assert 0.1 < (kept[0] != kept[2]).mean() < 1
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_the_public_report_reads_releases_that_were_drawn_again(results, tmp_path):
+    """It refused a true certificate: it could not state a table whose counts are not printed."""
+    folder, _ = results
+    page = (folder / "3" / "report-public.html").read_text(encoding="utf-8")
+    schema = re.search(r'id="schema"[^>]*>(.*?)</script>', page, re.DOTALL).group(1)
+    values = json.loads((folder / "3" / "certificate.json").read_text(encoding="utf-8"))
+    stated = [values, {**values, "previous": []}, {**values, "status": "NOT_MET"}]
+    code = (Path(ff.__file__).parent / "report" / "check.js").read_text(encoding="utf-8")
+    code += f"""\n(async () => {{
+        for (const c of {json.dumps(list(map(json.dumps, stated)))}) {{
+            const results = await check(c, {schema});
+            console.log(JSON.stringify(results.map(({{ what, verdict }}) => [what, verdict])));
+        }}
+    }})();"""
+    (tmp_path / "check.js").write_text(code, encoding="utf-8")
+    done = subprocess.run(["node", tmp_path / "check.js"], check=True, capture_output=True, text=True)
+    for line, certificate in zip(done.stdout.splitlines(), stated, strict=True):
+        (tmp_path / "certificate.json").write_text(json.dumps(certificate), encoding="utf-8")
+        found = ff.check(tmp_path / "certificate.json").results
+        assert sorted(json.loads(line)) == sorted([result.what, result.verdict] for result in found)
+    assert "bounds whose counts are not printed" in ff.check(folder / "3").conclusion
 
 
 @pytest.mark.parametrize(

@@ -135,15 +135,17 @@ def test_later_persons_are_encoded_and_watched(months, results):
 
 
 def test_cells_are_cut_further_twice(months, results, tmp_path):
-    _, (_, _, third) = results
+    first = results[1][0]
+    second = ff.share(table(months[1]), again=first, extend=True, target=0.18).save(tmp_path / "2")
     rows = months[2].assign(shift=np.arange(len(months[2])) % 3)
-    fourth = ff.share(table(rows), again=third, extend=True, target=0.4).save(tmp_path / "4")
-    leaves = fourth.release.released_table.leaves
-    assert [part.of_cell.max() + 1 for part in leaves] == [third.release.n_cells_, results[1][0].release.n_cells_]
-    np.testing.assert_array_equal(leaves[0].of_cell[cells(fourth, rows)], cells(third, rows))
-    assert len(fourth.certificate.find("population").leaves) == 2
-    assert ff.check(tmp_path / "4")
-    assert ff.verify(fourth.certificate, fourth.release, table(rows))
+    third = ff.share(table(rows), again=second, extend=True, target=0.5).save(tmp_path / "3")
+    leaves = third.release.released_table.leaves
+    assert [part.of_cell.max() + 1 for part in leaves] == [s.release.n_cells_ for s in (second, first)]
+    stay = rows.iloc[:-100]
+    np.testing.assert_array_equal(leaves[0].of_cell[cells(third, stay)], cells(second, stay))
+    assert len(third.certificate.find("population").leaves) == 2
+    assert ff.check(tmp_path / "3")
+    assert ff.verify(third.certificate, third.release, table(rows))
 
 
 def test_another_way_to_cut_further_is_another_release(months, results, tmp_path, monkeypatch):

@@ -69,7 +69,8 @@ def test_the_command_names_what_helps(run, tmp_path):
     code, _, err = run(*words, "-o", tmp_path / "out")
     assert (code, (tmp_path / "out").exists()) == (2, False)
     assert re.search(
-        r"'Unnamed: 0' .* follow the rows.* \(options --id, --drop, --keep-number\)", " ".join(err.split())
+        r"'Unnamed: 0' .* follow the rows.* \(--id 'Unnamed: 0'\) .* \(--keep-number 'Unnamed: 0'\)",
+        " ".join(err.split()),
     )
     for remedy in ("--id", "--drop", "--keep-number"):
         run(*words, remedy, "Unnamed: 0", "-o", tmp_path / remedy.strip("-"), ends=0)
@@ -128,7 +129,7 @@ def test_values_of_one_household_are_not_shared(run, tmp_path):
     words = [tmp_path / "rows.csv", "--sensitive", "sex", "--label", "repaid", "--id", "person"]
     asked = " ".join(run("describe", *words, ends=0)[1].split())
     assert "income: in 100% of the rows is a number with many digits that 2 to 12 persons have" in asked
-    assert "(option --household)" in asked
+    assert "(--household ...)" in asked
     run("share", *words, "--drop", "house", "--target", 0.3, "--quick", "-o", tmp_path / "persons", ends=0)
     shared = pd.read_csv(tmp_path / "persons" / "shared.csv")
     assert shared["income"].isin(INCOME).sum() > 300, "what is asked for is needed"

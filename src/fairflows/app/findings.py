@@ -5,19 +5,21 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fairflows.app.outlook import default_target
 from fairflows.app.work import Work
 from fairflows.exceptions import DataError
-from fairflows.release.derived_columns import Derived, find_derived
+from fairflows.release.derived_columns import Derived, find_derived, relations
 from fairflows.release.drawn_columns import declared_columns
 from fairflows.release.rules import proposed_rules
-from fairflows.report.numbers import number, percent
+from fairflows.report.numbers import percent
 from fairflows.table.columns import has_order, infer_kind, is_number, shown
+from fairflows.table.gaps import unlike
 from fairflows.table.names import columns_of_own_values, numbers_like_names
 from fairflows.table.prospects import check_groups, find_names, find_problems
 from fairflows.table.table import Table
@@ -97,19 +99,21 @@ def _findings(work: Work) -> tuple[list[Finding], list[str], Table | None]:
         table = work.table(**instead, drop=[*work.named("out"), *names])
     except DataError as error:
         return [*found, Finding(str(error), stops=True)], [], None
+    found += map(Finding, work.table_notes)
     own = columns_of_own_values(table)
     found += [Finding(_IN_BRACKETS.sub("", text), [_leave_out([name])]) for name, text in own.items()]
     stopping = {text for text, stops in numbers_like_names(table) if stops}
     found += [Finding(_IN_BRACKETS.sub("", text), _remedies(text), text in stopping) for text in find_problems(table)]
-    found += [
-        Finding(f"{each.column} follows from other columns, and is computed anew: {each}.") for each in _derived(table)
-    ]
+    if text := "; ".join(relations(_derived(table))):
+        found.append(Finding(f"Computed anew in shared rows, because they follow from other columns: {text}."))
     try:
         check_groups(table)
     except DataError as error:
         text = _IN_BRACKETS.sub("", str(error))
         found = [other for other in found if not text.startswith(other.text)]
         found.append(Finding(text, _remedies(str(error)), stops=True))
+    if default_target(table) is None:
+        found = [replace(each, stops=each.stops or "too few persons" in each.text) for each in found]
     return found, proposed_rules(_rows(table)), table
 
 
@@ -133,33 +137,13 @@ def _gaps(work: Work) -> Iterator[Finding]:
         n, share = int(is_missing.sum()), percent(is_missing.mean())
         chosen = getattr(work, setting)
         text = f"{' and '.join(named)} is unknown in {n:,} rows ({share})."
-        unlike = _unlike(work.frame.drop(columns=named), is_missing)
-        text += f" These rows differ from the others: {'; '.join(unlike)}." if unlike else ""
+        differ = unlike(work.frame.drop(columns=named), is_missing)
+        text += f" These rows differ from the others: {'; '.join(differ)}." if differ else ""
         if chosen != "error":
             yield Finding(f"{text} They are {'left out' if chosen == 'drop' else 'kept as a group of their own'}.")
             continue
         kept = "Make them a group" if role == "sensitive" else "Keep them, without a label"
         yield Finding(text, [("Leave these rows out", {setting: "drop"}), (kept, {setting: keep})], stops=True)
-
-
-def _unlike(frame: pd.DataFrame, is_missing: Any, most: int = 3) -> list[str]:
-    """Say in which values some rows differ most from the others."""
-    found: list[tuple[float, str]] = []
-    for name, column in frame.items():
-        here, there = column[is_missing].dropna(), column[~is_missing].dropna()
-        if len(here) < 10 or len(there) < 10:
-            continue
-        if has_order(column.dtype) and column.dtype.kind != "M" and column.nunique() > _BARS:
-            spread = float(there.std()) or 1.0
-            apart = abs(float(here.mean() - there.mean())) / spread / 2
-            found.append((apart, f"{name} is {number(float(here.mean()))} on average and not {number(there.mean())}"))
-        elif column.nunique() <= 50:
-            shares = [part.value_counts(normalize=True) for part in (here, there)]
-            gap = shares[0].sub(shares[1], fill_value=0).abs()
-            value = gap.idxmax()
-            said = [percent(float(part.get(value, 0)), 0) for part in shares]
-            found.append((float(gap.max()), f"{name} = {shown(value)} in {said[0]} and not {said[1]}"))
-    return [text for apart, text in sorted(found, reverse=True)[:most] if apart > 0.1]
 
 
 def _remedies(text: str) -> list[tuple[str, dict[str, Any]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from functools import lru_cache
 from typing import Any
 
@@ -13,13 +12,12 @@ from fairflows.bounds.derived import rounded_up
 from fairflows.bounds.planning import CellPlan, plan_cells
 from fairflows.exceptions import DataError
 from fairflows.report import verdict, worth_words
-from fairflows.report.numbers import number, percent
+from fairflows.report.numbers import percent
 from fairflows.report.people import guesses_of_100, headline, people_svg
 from fairflows.result import Shared
 from fairflows.table.columns import has_order, places_in, shown
 from fairflows.table.panels import Panels
 from fairflows.table.table import Table
-from fairflows.watching.watch import Watch
 from fairflows.worth.label_worth import label_prospect
 
 TARGETS = [round(0.02 + 0.01 * i, 2) for i in range(29)]
@@ -84,34 +82,6 @@ def of_label(table: Table, name: str) -> dict[float, str]:
     }
 
 
-def curve(watched: Watch) -> dict[str, Any] | None:
-    """Return the present Δ with its band over time, in a box of 100 × 40, for the picture of a watch."""
-    looks = watched.looks
-    if not looks:
-        return None
-    days = [date.fromisoformat(look.date).toordinal() for look in looks]
-    top = min(1.0, 1.1 * max([watched.bound, *(min(look.upper, 2.5 * watched.bound) for look in looks)]))
-
-    def point(day: int, height: float) -> str:
-        return f"{100 * (day - days[0]) / max(1, days[-1] - days[0]):.1f},{40 * (1 - min(1.0, height / top)):.1f}"
-
-    lower = [point(day, look.lower) for day, look in zip(days, looks, strict=True)]
-    upper = [point(day, look.upper) for day, look in zip(days, looks, strict=True)]
-    if days[0] == days[-1]:  # of one day: its last values, all the way
-        lower, upper = (
-            ["0" + part[-1][part[-1].index(",") :], "100" + part[-1][part[-1].index(",") :]] for part in (lower, upper)
-        )
-    at = {name: day for name, day in (("MOVED", watched.moved), ("REFUTED", watched.refuted)) if day is not None}
-    return {
-        "lower": " ".join(lower),
-        "band": " ".join([*lower, *reversed(upper)]),
-        "bound": point(days[0], watched.bound).split(",")[1],
-        "alarms": {name: point(date.fromisoformat(day).toordinal(), 0).split(",")[0] for name, day in at.items()},
-        "top": number(top),
-        "days": (looks[0].date, looks[-1].date),
-    }
-
-
 def result(shared: Shared, table: Table) -> dict[str, Any]:
     """Return what the Result screen shows."""
     c, contents = shared.certificate, shared.report.contents
@@ -131,9 +101,9 @@ def result(shared: Shared, table: Table) -> dict[str, Any]:
         "notes": contents["data"]["notes"],
         "shapes": [] if rows is None else rows["shapes"],
         "apart": {} if rows is None else rows["columns"],
-        "columns": list(shared.table),
-        "rows": shared.table.head(20).astype(object).where(shared.table.head(20).notna(), "").to_numpy().tolist(),
-        "pairs": [str(name) for name in shared.table if name in table.X or name in table.label_columns()],
+        "columns": list(shared.rows),
+        "rows": shared.rows.head(20).astype(object).where(shared.rows.head(20).notna(), "").to_numpy().tolist(),
+        "pairs": [str(name) for name in shared.rows if name in table.X or name in table.label_columns()],
     }
 
 
@@ -143,7 +113,7 @@ def pair(shared: Shared, table: Table, x: str, y: str) -> dict[str, Any]:
     codes: list[list[np.ndarray]] = []
     names = []
     for name in (x, y):
-        of_column, levels = _levels(real[name], shared.table[name])
+        of_column, levels = _levels(real[name], shared.rows[name])
         codes.append(of_column)
         names.append(levels)
     size = (len(names[0]), len(names[1]))

@@ -38,7 +38,7 @@ from fairflows.result import MODEL, open_watch, read_run, watch_persons
 from fairflows.storage import load
 from fairflows.table.reading import TextFormat
 from fairflows.watching.watch import Watch
-from fairflows.watching.watch_words import lines
+from fairflows.watching.watch_words import curve, lines
 
 _MOST_FORM_BYTES = 2**22
 _LONGEST_UPLOAD = 600  # seconds
@@ -170,7 +170,7 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
         if result is not None:
             try:
                 values["folder"], watched = desk.watched(result)
-                values |= {"lines": lines(watched), "curve": outlook.curve(watched)}
+                values |= {"lines": lines(watched), "curve": curve(watched)}
             except DataError as error:
                 values["error"] = str(error)
         return show(request, "watch", results=desk.results(), **values)
@@ -259,8 +259,8 @@ def _table_screen(work: Work) -> dict[str, Any]:
 
 def _read_again(work: Work, form: Mapping[str, str]) -> str:
     separator = {"tab": "\t"}.get(form.get("separator", ""), form.get("separator", ""))
-    stated = (separator, *(form.get(name, "") for name in ("encoding", "decimal")))
-    work.changed(text_format=TextFormat(*(text or None for text in stated)), roles={})
+    how = TextFormat(separator or None, form.get("encoding") or None, form.get("decimal") or None)
+    work.changed(text_format=how, roles={})
     return "table"
 
 
@@ -309,7 +309,7 @@ def _target_screen(work: Work) -> dict[str, Any]:
 def _begin(work: Work, form: Mapping[str, str]) -> str:
     work.changed(target=_number(form.get("target", ""), 0.02, 0.3), quick="quick" in form)
     rules = [rule for rule in findings.findings_of(work)[1] if rule not in work.not_kept]
-    work.begin(rules)
+    work.begin(None if work.target == outlook.default_target(work.table()) else work.target, rules)
     return "sharing"
 
 

@@ -57,6 +57,7 @@ class Work:
     run: Run | None = None
     released: Path | None = None
     notes: list[str] = field(default_factory=list)  # warnings of the last reading, or of the release
+    table_notes: list[str] = field(default_factory=list)  # those of the table, such as which groups were merged
     lock: threading.RLock = field(default_factory=threading.RLock)
     _read: tuple[object, tuple[pd.DataFrame, dict[str, str]]] | None = None
     _found: dict[str, tuple[str, Any]] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class Work:
         with self.lock:
             if self._read is None or self._read[0] != how:
                 given = self.text_format if self.kind == "csv" else None
-                with self._noting():
+                with self._noting() as self.notes:
                     self._read = how, read_with_formats(self.path, identifier=person, text_format=given)
             return self._read[1]
 
@@ -126,40 +127,43 @@ class Work:
     def table(self, **instead: Any) -> Table:
         """Return the table as it is to be shared."""
         frame, formats = self._frame_and_formats()
-        table = Table(frame, **(self.settings() | instead))
+        with self._noting() as self.table_notes:
+            table = Table(frame, **(self.settings() | instead))
         table.time_formats = formats
         return table
 
     def once(self, name: str, find: Callable[[], T]) -> T:
         """Return what was found about the table; it is found anew when its settings have changed."""
-        settings = repr((self.text_format, self.roles, self.settings() if self.named("sensitive") else None))
+        of_groups = (self.missing_group, self.missing_label, self.merge_small, self.cuts)
+        settings = repr((self.text_format, self.roles, of_groups))
         with self.lock:
             if name not in self._found or self._found[name][0] != settings:
                 self._found[name] = settings, find()
             found: T = self._found[name][1]
             return found
 
-    def begin(self, rules: list[str]) -> None:
-        """Start to share the table, if that was not started before; rules that were found are kept unless some are not.
+    def begin(self, target: float | None, rules: list[str]) -> None:
+        """Start to share the table, if that was not started before.
 
-        Without a choice of rules the job is that of the command.
+        Without another choice of the target or the rules, the job is that of the command without options.
         """
         with self.lock:
             if self.run is not None and self.run.state != "failed":
                 return
-            table, target, quick = self.table(), self.target, self.quick
+            table, quick = self.table(), self.quick
             self.run = Run(1 if self.run is None else self.run.number + 1)
             chosen: dict[str, Any] = {"rules": rules, "find_rules": False} if self.not_kept else {}
             self.run.start(lambda: share(table, target=target, quick=quick, **chosen))
 
     @contextmanager
-    def _noting(self) -> Iterator[None]:
-        """Keep what the work inside warns of, for the page."""
+    def _noting(self) -> Iterator[list[str]]:
+        """Give a list that holds what the work inside warned of, for the page, when it has ended."""
+        said: list[str] = []
         with _one_notes, warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always", DataWarning)
-            yield
-        said = [str(warning.message) for warning in found if issubclass(warning.category, DataWarning)]
-        self.notes = [text.replace(str(self.path), self.name) for text in said]
+            yield said
+        texts = [str(warning.message) for warning in found if issubclass(warning.category, DataWarning)]
+        said += [text.replace(str(self.path), self.name) for text in texts]
 
     def release(self, folder: Path, about: About) -> Shared:
         """Write the folder of a finished run: this alone counts as a release."""
@@ -170,7 +174,7 @@ class Work:
                 raise DataError("There is no result yet: share the table first.")
             shared = self.run.shared
             shared = replace(shared, certificate=replace(shared.certificate, about=about))
-            with self._noting():
+            with self._noting() as self.notes:
                 saved = shared.save(folder, kind="parquet" if self.kind == "parquet" else "csv")
             self.released = folder
             return saved

@@ -4,7 +4,7 @@ The models are scikit-learn's. They learn from the same share of every group whe
 judged by the difference of their answers between two groups, for which thresholds are tuned: the shares of the groups
 need no weights.
 
-A white-box adversary holds the encoders, too, and runs every group's inverse: only the true group's gives back a real
+An open-box adversary holds the encoders, too, and runs every group's inverse: only the true group's gives back a real
 row. Besides z it knows, for every group b, the row f_b⁻¹(z) in the table's own units, how far the row lies from the
 columns' grids and from training rows, whether it is out of range, breaks a rule of the table or is a cell nobody saw,
 and log p̂_b of it.
@@ -194,10 +194,11 @@ class Attack:
     """The result of one adversary."""
 
     name: str
-    box: str  # "black": it saw the release alone; "white": it knows the encoders, too
+    box: str  # "closed" (also called black): it saw the release alone; "open": it knows the encoders, too
     validation: float  # difference of its answers between the two groups, on validation persons, which tuned it
     expected: float  # the lower bound that this promises on test persons, which adversaries are chosen by
     lower: float  # the lower bound on Δ from the test persons; holds with probability 1 − δ for each adversary alone
+    observed: float  # the difference of its answers on these persons, before anything is subtracted for chance
     groups: tuple[int, int]  # the pair of groups that it tells apart
     n: tuple[int, int]  # test persons of these two groups that it was judged on
     method: Method  # how the lower bound was computed, chosen on validation persons
@@ -228,7 +229,9 @@ def judge(
         if best is None or (promised, gap) > (best.expected, best.validation):
             k_test = np.bincount(g_test[s_test[:, b] - s_test[:, a] >= threshold], minlength=K)
             lower = float(attack_lower_bound(k_test, n_test, delta, method=method, groups=(a, b)))
-            best = Attack(name, box, gap, promised, lower, (a, b), (int(n_test[a]), int(n_test[b])), method)
+            rates = k_test[[a, b]] / np.maximum(n_test[[a, b]], 1)
+            observed, n = float(rates[1] - rates[0]), (int(n_test[a]), int(n_test[b]))
+            best = Attack(name, box, gap, promised, lower, observed, (a, b), n, method)
     if best is None:
         raise DataError("an attack needs at least two groups.")
     return best

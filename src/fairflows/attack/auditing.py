@@ -113,7 +113,8 @@ class Audit:
     def to_frame(self) -> pd.DataFrame:
         """Return one line per adversary: its knowledge, its pair of groups, Δ on validation persons, the lower bound.
 
-        ``persons`` are the test persons of the pair that the bound was computed from.
+        ``observed`` is Δ as it was seen on the test persons of the pair, and ``persons`` is the number of them: both
+        are what the bound was computed from.
         """
         rows = [
             {
@@ -121,6 +122,7 @@ class Audit:
                 "box": attack.box,
                 "groups": " / ".join(str(self.groups[a]) for a in attack.groups),
                 "validation": attack.validation,
+                "observed": attack.observed,
                 "lower": attack.lower,
                 "balanced accuracy": (1 + attack.lower) / 2,
                 "persons": sum(attack.n),
@@ -156,9 +158,11 @@ class Audit:
             f"Audit of the {what}: Δ ≥ {rounded_down(self.attack_lower)} (balanced accuracy ≥ {accuracy} %) with "
             f"{confidence:g} % confidence, by {self.best}",
             f"  test persons  {persons}",
-            f"  {'adversary':<{width}}  box    validation  Δ ≥",
+            f"  {'adversary':<{width}}  box     validation  Δ ≥",
         ]
-        lines += [f"  {a.name:<{width}}  {a.box}  {a.validation:10.4f}  {rounded_down(a.lower)}" for a in self.attacks]
+        lines += [
+            f"  {a.name:<{width}}  {a.box:<6}  {a.validation:10.4f}  {rounded_down(a.lower)}" for a in self.attacks
+        ]
         lines += [f"  the densities are from the truth at least  {gaps}"] if gaps else []
         return "\n".join(lines)
 
@@ -179,14 +183,14 @@ def audit(
 ) -> Audit:
     """Attack a release with many adversaries; prove a lower bound on Δ for the best one, on test persons.
 
-    Black-box adversaries see what is released: boosted trees, a random forest, nearest neighbours, logistic
+    Closed-box adversaries see what is released: boosted trees, a random forest, nearest neighbours, logistic
     regression, networks with and without standardising, a stack of three learners, and the frequencies of exact values.
-    White-box ones also know the encoders: the model's likelihood ratio, the grid test, and trees and the stack on
+    Open-box ones also know the encoders: the model's likelihood ratio, the grid test, and trees and the stack on
     everything that every group's inverse tells. With more than two groups each adversary attacks the pair that it tells
     apart best.
 
     Of very many rows a random part is used, in equal shares for the groups: about 250,000 of `train`, and 100,000 of
-    `test` (50,000 for random forests; 20,000 for nearest neighbours, the stack and white-box forests).
+    `test` (50,000 for random forests; 20,000 for nearest neighbours, the stack and open-box forests).
 
     Parameters
     ----------
@@ -269,7 +273,7 @@ class Trial:
     """One adversary: rows to learn from, if it learns, and rows to be judged on."""
 
     name: str
-    box: str  # "black" or "white"
+    box: str  # "closed" or "open"
     learner: Learner | None  # None where the judged rows are scores already
     # Rows to learn from, and their groups.
     fit: FloatArray
@@ -296,7 +300,7 @@ class Trial:
 class AttackedRelease:
     """The attacked release, in parts of the persons.
 
-    The parts are "reference" rows, which white-box adversaries compare with, "fit" rows to learn from, "validation" and
+    The parts are "reference" rows, which open-box adversaries compare with, "fit" rows to learn from, "validation" and
     "test"; the first three are of the training persons.
     """
 
@@ -380,11 +384,11 @@ class AttackedRelease:
         exact = [content_hashes(z, b"exact values") for z in parts]
         if len(np.unique(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
             validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
-            yield _scored("frequencies of values", "black", (validation, test), judged_groups)
+            yield _scored("frequencies of values", "closed", (validation, test), judged_groups)
         view = _view(learnt, learnt_group)
         fit, validation, test = (view.numbers(z) for z in parts)
         for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
-            yield Trial(name, "black", learner, fit, learnt_group, (validation, test), judged_groups)
+            yield Trial(name, "closed", learner, fit, learnt_group, (validation, test), judged_groups)
         if self.latent:
             yield from self._white_box_trials(constraints, quick)
 
@@ -400,7 +404,7 @@ class AttackedRelease:
             return
         judged_groups = self.group["validation"], self.group["test"]
         for name, scores in validation.scores.items():
-            yield _scored(name, "white", (scores, test.scores[name]), judged_groups)
+            yield _scored(name, "open", (scores, test.scores[name]), judged_groups)
         features = [fit.features, validation.features, test.features]
         if self.labels:
             names = [_LABEL.format(name) for name in self.labels]
@@ -410,7 +414,7 @@ class AttackedRelease:
         judged = features[1], features[2]
         for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
             named = f"{name} on inversions"
-            yield Trial(named, "white", learner, features[0], self.group["fit"], judged, judged_groups)
+            yield Trial(named, "open", learner, features[0], self.group["fit"], judged, judged_groups)
         law = encoder.latent_law()
         if isinstance(law, FlowLaw):
             yield from self._deconvolving_trials(law, judged_groups, quick)
@@ -435,12 +439,10 @@ class AttackedRelease:
             for part in _JUDGED
         )
         for name, scores in validation.scores.items():
-            yield _scored(name, "white", (scores, test.scores[name]), judged_groups)
+            yield _scored(name, "open", (scores, test.scores[name]), judged_groups)
         judged = validation.features, test.features
         trees = (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS)["boosted trees"]
-        yield Trial(
-            "boosted trees, deconvolved", "white", trees, fit.features, self.group["fit"], judged, judged_groups
-        )
+        yield Trial("boosted trees, deconvolved", "open", trees, fit.features, self.group["fit"], judged, judged_groups)
 
     def density_trials(self, quick: bool) -> Iterator[Trial]:
         """Yield, for each group, adversaries between its real rows and draws from its density."""
@@ -460,7 +462,7 @@ class AttackedRelease:
             is_drawn = {part: np.repeat([0, 1], len(rows) // 2) for part, rows in told.items()}
             for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else DENSITY_LEARNERS).items():
                 yield Trial(
-                    f"{name}, density of {value}", "white", learner, told["fit"], is_drawn["fit"],
+                    f"{name}, density of {value}", "open", learner, told["fit"], is_drawn["fit"],
                     (told["validation"], told["test"]), (is_drawn["validation"], is_drawn["test"]), density_of=a,
                 )  # fmt: skip
 

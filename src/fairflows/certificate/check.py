@@ -256,12 +256,9 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
 
 def _work(s: Statement) -> int:
     """Return about how long a bound takes: a draw for each cell of a group takes as long as 20 pairs of groups."""
-    n_groups, n_cells = max((len(part), len(next(iter(part.values()), ()))) for part in _counted(s))
+    parts: list[Mapping[str, tuple[int, ...]]] = [s.blocks, {} if s.counts is None else s.counts.counts]
+    n_groups, n_cells = max(map(len, parts)), max(len(next(iter(part.values()), ())) for part in parts)
     return n_cells * n_groups * (20 + n_groups // 2)
-
-
-def _counted(s: Statement) -> list[Mapping[str, tuple[int, ...]]]:
-    return [s.blocks, {} if s.counts is None else s.counts.counts]
 
 
 def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:

@@ -37,6 +37,8 @@ class Checked:
             return f"Do not rely on this certificate: {failed} {'checks' if failed > 1 else 'check'} failed."
         has_counts = any(statement.counts or statement.blocks for statement in self.certificate.statements)
         shown = "the bounds follow from the counts" if has_counts else "nothing is certified of the true distribution"
+        if any(statement.by == "undisclosed" for statement in self.certificate.statements):
+            shown += ", but for bounds whose counts are not printed"
         if not self:
             return f"{shown.capitalize()}; that a file belongs to the certificate is only claimed."
         status = (

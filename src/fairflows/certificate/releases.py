@@ -10,6 +10,10 @@ rows as agree when each identifier is given the row of the next one, since table
 - *perhaps* again, where only single values of persons agree more often than by chance, as when a column was left out,
   or where nothing shows that two tables without identifiers differ: the owner is warned, and no certificate states it.
 
+Releases from the same cells are one release, because a person keeps the cell: its rows tell no more than the cell does.
+A person who came later, and comes again with other values, may get another cell, and two cells tell more than one. So
+of such releases the record knows each person's cell, and finds *moved* persons.
+
 An entry is written when the released file takes its place. A process that is killed at that moment leaves an entry that
 is pending, which the next one settles by the file.
 """
@@ -30,6 +34,7 @@ import pyarrow.compute as pc
 
 from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.records import RELEASES, new_name, open_records, read_entry, write_entry
+from fairflows.encoder.base import Model
 from fairflows.exceptions import warn_user
 from fairflows.table.keys import Hashes, Key, Secret, content_hashes, fingerprint, integers_as_text, keyed_hashes
 from fairflows.table.ledger import RowsSeen, is_part
@@ -37,9 +42,10 @@ from fairflows.table.persons import Persons
 
 Evidence = Literal["again", "perhaps", "none"]
 
-_FORMAT = 3
+_FORMAT = 4
 _PENDING = ".pending"
 _FACTS = ("named", "model", "number", "date", "file", "sha256")
+_HASHES = ("contents", "rows", "values", "persons", "placed")
 _SAMPLED = 2_000  # persons whose values are hashed one by one
 _FEWEST = 10  # rows that are evidence
 _DISTINCT = 20  # different rows that two tables without identifiers do not have equally often by chance
@@ -56,18 +62,28 @@ class ReleasedRows:
     rows_by_chance: Hashes
     values: Hashes  # of some persons and each of their values
     values_by_chance: Hashes
+    persons: Hashes  # where each has one cell
+    placed: Hashes  # of each of these persons and the cell
 
     @classmethod
-    def of(cls, X: pd.DataFrame, persons: Persons, key: Secret, n_in_all: int | None = None) -> ReleasedRows:
+    def of(
+        cls,
+        X: pd.DataFrame,
+        persons: Persons,
+        key: Secret,
+        n_in_all: int | None = None,
+        cells: npt.NDArray[np.integer] | None = None,
+    ) -> ReleasedRows:
         """Hash the features of rows, whatever the order of the columns, and the persons that they belong to.
 
-        `n_in_all` is the number of rows of the file, about, where these are a part of it.
+        `n_in_all` is the number of rows of the file, about, where these are a part of it. `cells` has the cell of each
+        row, where all rows of a person have one.
         """
         X = X[sorted(X.columns, key=str)]
         contents = content_hashes(X, key)
         nothing = np.empty(0, np.uint64)
         if persons.names is None:
-            return cls(_name_of(key), False, contents, nothing, nothing, nothing, nothing)
+            return cls(_name_of(key), False, contents, *[nothing] * 6)
         hashes = keyed_hashes(persons.names, key, "person")
         person, other = hashes[persons.codes], hashes[_following(persons.names)][persons.codes]
         # The same persons in every file of so many rows.
@@ -80,7 +96,9 @@ class ReleasedRows:
             return np.concatenate([nothing, *(_paired(who[some], value, key) for value in values)])
 
         rows, by_chance = _paired(person, contents, key), _paired(other, contents, key)
-        return cls(_name_of(key), True, contents, rows, by_chance, of_values(person), of_values(other))
+        placed = nothing if cells is None else _paired(person, cells.astype(np.uint64), key)
+        whose = nothing if cells is None else person
+        return cls(_name_of(key), True, contents, rows, by_chance, of_values(person), of_values(other), whose, placed)
 
     @classmethod
     def joined(cls, parts: Sequence[ReleasedRows]) -> ReleasedRows:
@@ -108,6 +126,12 @@ class Recorded:
     contents: Hashes
     rows: Hashes  # of rows whose values no other row has
     values: Hashes
+    persons: Hashes
+    placed: Hashes
+
+    def moved(self, new: ReleasedRows) -> int:
+        """Return how many persons have another cell in a new release from the same cells."""
+        return _common(new.persons, self.persons) - _common(new.placed, self.placed)
 
     def evidence(self, new: ReleasedRows) -> Evidence:
         """Return whether rows to be released were among these."""
@@ -127,6 +151,11 @@ class Recorded:
         if here.under_other_names(there) or there.under_other_names(here):
             return "again" if n_distinct >= _DISTINCT else "perhaps"
         return "perhaps" if is_part(*sorted((self.contents, new.contents), key=len)) else "none"
+
+
+def one_cell_each(model: Model, cells: npt.NDArray[np.integer]) -> npt.NDArray[np.integer] | None:
+    """Return the cell of each row, or None where a person may have several rows, each with a cell of its own."""
+    return cells if model.traits.unit == "person" or model.most_rows_ == 1 else None
 
 
 def record_key() -> Key:
@@ -154,8 +183,8 @@ def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: 
     """Count a release of rows, and record it if the block, in which its file takes its place, ends well.
 
     Yield how many releases these rows have had, this one included. Releases by one model count as one, because its rows
-    are drawn from the same cells again, and so do those by a model whose cells were cut further. Other processes wait
-    meanwhile, so that two releases at once are two.
+    are drawn from the same cells again, unless persons have other cells than before; and so do those by a model whose
+    cells were cut further. Other processes wait meanwhile, so that two releases at once are two.
 
     Parameters
     ----------
@@ -182,9 +211,11 @@ def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: 
             _settle(path, key)
         agreeing = [(entry, entry.evidence(rows)) for entry in _recorded(folder, key)]
         again, perhaps = (_dates(agreeing, model, evidence) for evidence in ("again", "perhaps"))
+        moved = [(entry, n) for entry, _ in agreeing if entry.model == model and (n := entry.moved(rows))]
         _warn(again, perhaps)
+        _warn_of_moved(moved)
         known = (e.number for e, evidence in agreeing if _is_of_same_cells(e.model, model) and evidence == "again")
-        number = next(known, 1 + len(again))
+        number = max(next(known, 1 + len(again)), 1 + len({entry.number for entry, _ in moved}))
         pending = _begin(folder, key, rows, [model, number], written, file)
         try:
             yield number
@@ -200,6 +231,8 @@ def _begin(folder: Path, key: Key, rows: ReleasedRows, facts: list[Any], written
         "contents": np.sort(rows.contents),
         "rows": np.sort(rows.rows_that_differ[0]),
         "values": np.unique(rows.values),
+        "persons": np.unique(rows.persons),
+        "placed": np.unique(rows.placed),
     }
     path = folder / f"{name}{_PENDING}"
     write_entry(path, key, {"format": _FORMAT, **dict(zip(_FACTS, stated, strict=True))}, hashes)
@@ -245,6 +278,16 @@ def _warn(again: list[str], perhaps: list[str]) -> None:
         )
 
 
+def _warn_of_moved(moved: list[tuple[Recorded, int]]) -> None:
+    if moved:
+        entry, n = max(moved, key=lambda found: found[1])
+        warn_user(
+            f"{n:,} persons have another cell here than in the release of {entry.date[:10]} from the same cells, "
+            "because they came later and their columns have changed since. Both cells of a person, linked, may tell "
+            "the group. Draw this table again from that release (again=...), so that they keep their cell."
+        )
+
+
 def _settle(pending: Path, key: Key) -> None:
     """Keep a pending entry if its file lies in its place, else remove it."""
     *_, place, sha256 = _read(pending, key)[0]
@@ -255,7 +298,7 @@ def _settle(pending: Path, key: Key) -> None:
 
 
 def _read(path: Path, key: Key) -> tuple[list[Any], list[Hashes]]:
-    return read_entry(path, key, _FORMAT, _FACTS, ("contents", "rows", "values"), "a release of rows")
+    return read_entry(path, key, _FORMAT, _FACTS, _HASHES, "a release of rows")
 
 
 def _following(names: npt.NDArray[np.object_]) -> npt.NDArray[np.intp]:

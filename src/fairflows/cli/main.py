@@ -28,6 +28,7 @@ from fairflows.cli.options import (
     MostRows,
     Quick,
     Reading,
+    in_options,
     listed,
     with_group,
     with_options,
@@ -38,7 +39,6 @@ from fairflows.exceptions import DataError, DataWarning
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fairflows.bounds.planning import CellPlan
     from fairflows.encoder.base import Encoder
     from fairflows.paper.experiments import Outcome
     from fairflows.result import Kind, Run, Shared
@@ -141,6 +141,7 @@ def share(
     extend: Annotated[
         bool, typer.Option("--extend", help="With --again: cut the cells further by the new columns.")
     ] = False,
+    as_json: Json = False,
     *,
     reading: Reading,
 ) -> None:
@@ -179,18 +180,22 @@ def share(
     grouping = None if again is None else read_run(again).grouping
     with locked(out, wait=False), stages():
         say(f"reading {file}")
-        frame, time_formats = reading.frame(file)
+        frame, time_formats = reading.frame(file, is_linked=linked is not None)
         if linked is None:
             table = reading.table(frame, file.name, grouping)
         else:
             say(f"reading {linked}")
-            rows, formats = reading.frame(linked)
+            rows, formats = reading.frame(linked, is_linked=True)
             table, time_formats = reading.linked_tables({file.stem: frame, linked.stem: rows}), time_formats | formats
         table.time_formats = time_formats
         if reading.identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         for finding in dict.fromkeys(said for part in table.tables for said in find_problems(part)):
             say(f"! {with_options(finding)}")
+        most_rows = reading.most_rows
+        if unit == "row" and most_rows is None and table.has_histories:
+            most_rows = int(table.persons.rows_each().max())
+            say(f"--most-rows {most_rows}, as in the file")
         shared = make(
             table,
             target=target,
@@ -199,7 +204,7 @@ def share(
             output=output,
             unit=unit,
             spend=spend,
-            most_rows=reading.most_rows,
+            most_rows=most_rows,
             rules=reading.rules or (),
             find_rules=find_rules,
             derive=derive,
@@ -212,7 +217,12 @@ def share(
         )
         whole = None if reading.sample is None else file
         shared = shared.save(out, kind=kind, replace=replace, whole=whole, text_format=reading.text_format)
-    _print_shared(shared, out, kind)
+    if as_json:
+        from fairflows.result import SHARED
+
+        typer.echo(_as_json(shared.to_dict() | {"folder": str(out), "file": str(out / SHARED[kind])}))
+    else:
+        _print_shared(shared, out, kind)
     meets_target = shared.meets_target and (require == "table" or shared.certificate.covers_population)
     raise typer.Exit(0 if meets_target else 1)
 
@@ -234,7 +244,7 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.
         shared = make(table)
         shared.save(out, replace=True)
     _print_frame(table.X.head(3), title="The table")
-    _print_frame(shared.table.head(3), title="The shared table: rows drawn from cells")
+    _print_frame(shared.rows.head(3), title="The shared table: rows drawn from cells")
     _print_shared(shared, out, "csv")
 
 
@@ -242,7 +252,7 @@ def _print_shared(shared: Shared, out: Path, kind: Kind) -> None:
     from fairflows.report.table_words import which_file_goes_where
     from fairflows.result import SHARED
 
-    typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
+    typer.echo(f"{in_options(repr(shared))}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
 
 
 @app.command(name="app")
@@ -268,66 +278,17 @@ def page(
 
 @app.command()
 @with_group(Reading)
-def describe(file: File, delta: Delta = 0.01, *, reading: Reading) -> None:
-    """Print what a table holds, its problems, and what can be certified with so many persons.
+def describe(file: File, delta: Delta = 0.01, as_json: Json = False, *, reading: Reading) -> None:
+    """Print what a table holds, all of its problems, and what can be certified with so many persons.
+
+    Exit code 0, also where there are problems; 2: the file cannot be read, or an option does not fit it.
 
     Example: `fairflows describe loans.csv --sensitive sex --label repaid`
     """
-    from dataclasses import replace
+    from fairflows.cli.describing import describe as find_out
 
-    from fairflows.release.histories import checked_rules
-    from fairflows.release.rules import check_rules, proposed_rules
-    from fairflows.table.names import columns_of_own_values
-    from fairflows.table.panels import Panels
-    from fairflows.table.prospects import best_bounds, find_names, find_problems
-
-    drop = listed(reading.drop, frame := reading.frame(file)[0])
-    named = find_names(frame, [*reading.sensitive, *(reading.label or []), *filter(None, [reading.identifier]), *drop])
-    reading = replace(reading, drop=[*drop, *named])
-    table = reading.table(frame, file.name)
-    units, refused = table, ""
-    if table.has_histories and reading.most_rows is None:
-        try:
-            units = Panels.of(table)
-        except DataError as error:  # which `share` would raise
-            refused = str(error)
-    if isinstance(units, Panels):
-        checked_rules(reading.rules or (), units)
-    else:
-        check_rules(reading.rules or (), table.X)
-    if reading.most_rows is not None:
-        table.random_rows(0, reading.most_rows)  # raises if a person has more
-    typer.echo(repr(table))
-    _print_frame(table.columns().reset_index(), title="Columns")
-    found = [*named.values(), *columns_of_own_values(table).values(), *filter(None, [refused]), *find_problems(table)]
-    for finding in found:
-        typer.echo(f"! {with_options(finding)}")
-    if rules := proposed_rules(table.X):
-        typer.echo(
-            f"Every row keeps these rules, and every shared row will (--no-rules leaves them out): {'; '.join(rules)}."
-        )
-    if isinstance(units, Panels):
-        typer.echo(
-            f"{len(units):,} persons have up to {units.X['rows'].max():,} rows. All rows of a person are drawn "
-            "together from one cell, and the statements are about persons (--unit person)."
-        )
-    typer.echo(_at_best(*best_bounds(units, delta=delta)))
-
-
-def _at_best(plans: list[CellPlan], default: float | None) -> str:
-    """Print the statements that so many persons allow."""
-    if not plans:
-        return "Nothing can be certified about these groups with so many persons: merge small ones (--merge-small)."
-    lines = ["What `share` can state with so many persons, for each target (the one with * is its default):"]
-    for plan in plans:
-        to_come = f"persons to come Δ ≤ {plan.population:.3f}" if plan.population else "nothing about persons to come"
-        table = f"this table, half of the groups known: Δ ≤ {plan.known_half:.3f}"
-        if plan.ranks is not None:
-            to_come += f", and a correlation ≤ {plan.ranks:.3f} with the rank"
-        lines.append(
-            f"  {plan.target:g}{'*' * (plan.target == default)}: {plan.n_cells:,} cells or more; {table}; {to_come}"
-        )
-    return "\n".join([*lines, "A guess between two groups is right (1 + Δ)/2 of the time."])
+    described = find_out(reading, reading.frame(file)[0], file.name, delta)
+    typer.echo(_as_json(described.to_dict()) if as_json else str(described))
 
 
 @app.command()
@@ -339,9 +300,15 @@ def encode(
         str,
         typer.Option("--out", "-o", help="CSV (commas, UTF-8) or Parquet file to write; with Ray, a folder."),
     ],
-    keep: Annotated[list[str] | None, typer.Option(help="Column to write unchanged; may be repeated.")] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="Columns to write unchanged: a,b, or repeated.")] = None,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
     watched: Annotated[bool, typer.Option("--watch", help="Then do as `fairflows watch` with the same file.")] = False,
+    missing_group: Annotated[
+        Literal["drop", "group"] | None, typer.Option(help="Rows without a group; by default as in `share`.")
+    ] = None,
+    missing_label: Annotated[
+        Literal["drop", "keep"] | None, typer.Option(help="Rows without a label; by default as in `share`.")
+    ] = None,
     as_json: Json = False,
     *,
     reading: FileFormat,
@@ -351,33 +318,48 @@ def encode(
     Rows are written in a random order, without identifiers. No certificate covers the columns that `--keep` adds. The
     file is named in `certificate.files.json` beside the certificate, so that `fairflows check` recognises it.
 
+    A file without a row gives a file without a row. `--json` prints how many rows were written and dropped, which
+    values are unknown, how many rows are of persons of the shared table, and the digests of the file.
+
     With `--watch` the file is read whole, its persons are counted, and the exit code is that of `fairflows watch`.
 
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
+    from fairflows.stream.batches import BatchFindings
+
     model, run = _open_result(folder)
     run.refuse_linked("`fairflows encode`")
+    roles, found = run.roles_with(missing_group, missing_label), BatchFindings()
+    told: dict[str, Any] = {"file": out}
     if engine == "ray":
         from fairflows.stream.engines import encode_folder
 
         if reading != FileFormat():
             raise DataError("engine must be 'local' to read CSV files: Ray reads folders of Parquet files.")
-        n_rows = encode_folder(model, source, out, keep=keep or (), **run.roles)
+        n_rows = encode_folder(model, source, out, keep=keep, **roles)
     else:
-        from fairflows.certificate.file_list import list_files
+        from fairflows.certificate.file_list import file_sha256, list_files
         from fairflows.stream.files import encode_file
+        from fairflows.table.reading import open_table
 
         if Path(out).resolve().parent == folder.resolve():
             raise DataError(f"{out}: the folder holds the result of `fairflows share`; write to another one.")
         formats: dict[str, Any] = {"text_format": reading.text_format, "time_formats": run.time_formats}
+        if keep:
+            keep = listed(keep, open_table(Path(source), reading.text_format).columns)
         with stages():
-            n_rows = encode_file(model, source, out, keep=keep or (), **formats, **run.roles)
-        certificate = folder / "certificate.json"
+            n_rows = encode_file(model, source, out, keep=keep or (), found=found, **formats, **roles)
+        certificate, name = folder / "certificate.json", Path(out).name
+        told |= found.to_dict() | {"sha256": file_sha256(Path(out))}
         if certificate.is_file() and not keep:  # such columns are not covered
-            list_files(certificate, [Path(out)])
-    typer.echo(f"{n_rows:,} rows written to {out}", err=as_json)
+            told["contents"] = list_files(certificate, [Path(out)]).contents.get(name)
+    later = run.later_persons(Path(source), model, reading.text_format) if watched else None
+    if as_json and not watched:
+        typer.echo(_as_json({"rows": n_rows, **told}))
+    else:
+        typer.echo(f"{n_rows:,} rows written to {out}", err=as_json)
     if watched:
-        _watch(folder, model, run, run.later_persons(Path(source), model, reading.text_format), as_json=as_json)
+        _watch(folder, model, later, told={"encoded": {"rows": n_rows, **told}}, as_json=as_json)
 
 
 @app.command()
@@ -408,17 +390,23 @@ def watch(
     """
     model, run = _open_result(folder)
     table = run.later_persons(rows, model, reading.text_format, groups_from)
-    _watch(folder, model, run, table, day, as_json=as_json)
+    _watch(folder, model, table, day, as_json=as_json)
 
 
 def _watch(
-    folder: Path, model: Encoder, run: Run, table: Table, day: str | None = None, *, as_json: bool = False
+    folder: Path,
+    model: Encoder,
+    table: Table | None,
+    day: str | None = None,
+    *,
+    told: dict[str, Any] | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Update the watch of a result, and end by its lamps."""
+    """Update the watch of a result by later persons, if there are any, and end by its lamps."""
     from fairflows.result import watch_persons
 
     watched = watch_persons(folder, model, table, day)
-    typer.echo(_as_json(watched.to_dict()) if as_json else repr(watched))
+    typer.echo(_as_json(watched.to_dict() | (told or {})) if as_json else repr(watched))
     raise typer.Exit(4 if watched.refuted else 3 if watched.moved else 0)
 
 
@@ -630,7 +618,12 @@ def _print_frame(frame: pd.DataFrame, title: str) -> None:
 
 
 def _as_json(record: object) -> str:
-    return json.dumps(record, indent=2, ensure_ascii=False)
+    return json.dumps(record, indent=2, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> object:
+    """Return a value that JSON has no type for: NumPy's numbers, times and missing values."""
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 def main() -> None:

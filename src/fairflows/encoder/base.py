@@ -158,6 +158,9 @@ class Model(Protocol):
     def cells(self, rows: Rows) -> Int[Cells, " n"]:
         """Return the cell of each row."""
 
+    def cells_and_kept(self, rows: Rows) -> tuple[Int[Cells, " n"], int]:
+        """Return the same, and how many rows are of persons of a released table, who keep theirs."""
+
     def draw(self, cells: Int[Cells, " n"]) -> pd.DataFrame:
         """Return what is released of these cells."""
 
@@ -354,6 +357,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def cells(self, rows: Rows) -> Int[Cells, " n"]:
         """Return the cell of each row, which a certificate counts."""
         raise DataError(f"{type(self).__name__} does not give cells.")
+
+    def cells_and_kept(self, rows: Rows) -> tuple[Int[Cells, " n"], int]:
+        """Return the cell of each row, and how many rows are of persons of a released table, who keep theirs."""
+        return self.cells(rows), 0
 
     def draw(self, cells: Int[Cells, " n"]) -> pd.DataFrame:
         """Return the numbers of these cells."""

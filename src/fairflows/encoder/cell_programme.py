@@ -268,6 +268,25 @@ class PlannedProgramme:
     chance: float  # how probable it should be that the certificate is within the target
     solved: dict[float, Solution] = field(default_factory=dict, repr=False)
 
+    def most_cells(self, target: float, seed: int) -> PlannedProgramme:
+        """Return the programme of the most cells whose certificate can be within a target; of two if there are none."""
+
+        def of(k: int) -> PlannedProgramme:
+            return replace(self, programme=CellProgramme.of(self.programme.bins, k, seed), solved={})
+
+        low, high = 2, len(self.programme.levels)
+        if high <= low or self.at(_DISTANCES[0]).planned <= target:
+            return self
+        found = of(low)
+        while high - low > 1:  # by bisection: what is expected grows with the number of cells
+            k = (low + high) // 2
+            middle = of(k)
+            if middle.at(_DISTANCES[0]).planned <= target:
+                found, low = middle, k
+            else:
+                high = k
+        return found
+
     def within(self, target: float) -> Solution:
         """Return the best cells whose certificate is expected to be within a target."""
         persons = dict(zip(self.groups, self.n_certify.astype(int).tolist(), strict=True))
@@ -281,7 +300,7 @@ class PlannedProgramme:
             raise DataError(
                 f"target {target} is out of reach for {best.channel.shape[1]} cells and "
                 f"{self.n_certify.sum():,.0f} certifying persons: the bound to expect is {best.planned:.3f}. Take "
-                "fewer cells, a higher target, or more persons (n_certify=...)."
+                "a higher target, or more persons (n_certify=...)."
             )
         if high < len(_DISTANCES):
             above = self.at(_DISTANCES[high])

@@ -42,7 +42,7 @@ class FairCells(Encoder):
     Parameters
     ----------
     n_cells : int, default=8
-        Largest number of cells.
+        Largest number of cells; there are fewer where the target allows no more.
     target : float, default=0.05
         Distance to be *certified*. The programme's own Δ is chosen so that the certificate is within it with
         probability ``chance``. A target that so many persons cannot certify is refused.
@@ -133,7 +133,7 @@ class FairCells(Encoder):
         self.label_ = label.take(np.empty(0, np.intp))
         self.output_ = CELL
         self.binned_, programme = self._plan(rows, label, train, rest, self.random_state)
-        found = programme.within(self.target)
+        found = programme.most_cells(self.target, self.random_state).within(self.target)
         self.cells_of_bin_, self.cell_means_, self.n_cells_ = found.channel, found.levels, found.channel.shape[1]
         self.laws_ = programme.counted @ found.channel
         self.distance_, self.planned_ = found.distance, found.planned

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
+from scipy.stats import norm
 from sklearn.utils import Tags
 
 from fairflows.bounds.cells import FEWEST_PERSONS
@@ -24,6 +25,7 @@ from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.persons import Persons, Places
 
 _ROWS_PER_CHUNK = 2**15
+_DELTA = 0.01  # by which the groups' shares of what is spent are compared
 
 
 @dataclass(eq=False, repr=False)
@@ -48,7 +50,7 @@ class FairTree(Encoder):
         The share of the persons of each group that the thresholds are set at; the others choose scores and nodes.
     spend : float, default=0.0
         Largest difference between the shares of the groups that the root sends to one side, for the sake of a label
-        with two classes.
+        with two classes. Shares of groups of few persons, which are more uncertain, lie nearer to the middle.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The kinds of columns that should not be inferred.
     sensitive, identifier : str, default=None
@@ -187,7 +189,8 @@ class FairTree(Encoder):
             raise DataError("spend needs a label with two classes: pass y, or leave spend at 0.")
         if split_scores.of_labels[0] is None:
             return grow(grown_on, n_persons)
-        rates = best_rates([scores[grown_on.group == a, 0] for a in range(K)], self.spend)
+        chance = norm.isf(_DELTA / (2 * K)) / (2 * np.sqrt(np.maximum(n_persons, 1)))
+        rates = best_rates([scores[grown_on.group == a, 0] for a in range(K)], self.spend, chance)
         grown = grow(grown_on, n_persons, rates)
         return grown if grown.n_cells > 1 else grow(grown_on, n_persons)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairflows.bounds.blocks import Leaves, blocks_upper_bound, foreseen_blocks_bound
+from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.bounds.planning import ROOM, TARGETS, known_half
 from fairflows.encoder.base import Cells, IntArray
 from fairflows.encoder.fair_tree import FairTree
@@ -82,6 +83,12 @@ def cut_further(
             if n > k and (target is not None or n >= min(2 * k, most)):
                 found.append(each)
                 return n
+        if most == k:
+            raise DataError(
+                f"None of the {k} cells can be cut further: each part needs {FEWEST_PERSONS} persons of every group "
+                "at whom the tree was cut, and who are still in the table and in their cell. Draw again without "
+                "cutting further (extend=False)."
+            )
         raise DataError(
             f"No cell can be cut further within the target Δ ≤ {candidates[-1]:.4g}: the bound on persons to come is "
             f"{blocks_upper_bound(blocks, release.delta, known.leaves):.3f} with the {k} cells of the release. "

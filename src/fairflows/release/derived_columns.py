@@ -161,6 +161,16 @@ class Formula:
 Derived = Lookup | Formula
 
 
+def relations(computed: Sequence[Derived]) -> list[str]:
+    """Say how columns follow from others, one sentence for each formula and for each column that others follow from."""
+    by_source: dict[Hashable, list[str]] = {}
+    for found in computed:
+        if isinstance(found, Lookup):
+            by_source.setdefault(found.source, []).append(str(found.column))
+    lookups = [f"{', '.join(sorted(columns))} follow from {source}" for source, columns in by_source.items()]
+    return [*(str(found) for found in computed if isinstance(found, Formula)), *lookups]
+
+
 def find_derived(
     frame: pd.DataFrame,
     declared: set[Hashable],

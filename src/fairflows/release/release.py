@@ -45,7 +45,7 @@ from fairflows.release.fitted_cells import (
 from fairflows.release.panel_law import DrawnPanels, PanelLaw
 from fairflows.release.partitions import TreePartition
 from fairflows.release.person_reading import persons_with_summaries
-from fairflows.release.released_table import ReleasedTable, count_cells
+from fairflows.release.released_table import ReleasedTable, count_cells, warn_of_kept
 from fairflows.release.row_law import RowLaw
 from fairflows.release.score import cell_scores, releases_score
 from fairflows.table.columns import Schema
@@ -425,8 +425,14 @@ class Release(TransformerMixin, BaseEstimator):
 
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row; persons of the table keep theirs."""
+        found, n_kept = self.cells_and_kept(rows)
+        warn_of_kept(n_kept)
+        return found
+
+    def cells_and_kept(self, rows: Rows) -> tuple[Cells, int]:
+        """Return the cell of each row, and how many rows are of persons of the table, who keep theirs."""
         if self.table_ is None:
-            return self._encoded_cells(rows)
+            return self._encoded_cells(rows), 0
         found = self.table_.kept_cells(rows.persons, self.key_)
         new = np.flatnonzero(found < 0)
         if len(new):
@@ -441,12 +447,7 @@ class Release(TransformerMixin, BaseEstimator):
                 warn_user(f"{unnamed} Rows that the release was fitted to are not covered.")
                 part = replace(part, persons=Persons.newly_named(len(new)))
             found[new] = self._encoded_cells(part)
-        if len(new) < len(found):
-            warn_user(
-                f"{len(found) - len(new):,} of these rows are of persons of the table that was released. They keep "
-                "the cell that they have there."
-            )
-        return found
+        return found, len(found) - len(new)
 
     def _encoded_cells(self, rows: Rows) -> Cells:
         """Return the cells of rows by the encoder."""

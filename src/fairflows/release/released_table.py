@@ -10,7 +10,7 @@ import numpy as np
 from fairflows.bounds.blocks import Leaves
 from fairflows.encoder.base import Cells, FloatArray, IntArray
 from fairflows.encoder.rows import Rows
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, warn_user
 from fairflows.release.margins import Margin
 from fairflows.table.keys import Hashes, Key, fingerprint, keyed_hashes
 from fairflows.table.persons import Persons, Places
@@ -234,6 +234,15 @@ def _places_among(known: Hashes, persons: Persons, key: Key) -> Cells:
     hashes = keyed_hashes(persons.names, key, "person")
     place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
     return np.where(known[place] == hashes, place, -1)[persons.codes].astype(np.intp)
+
+
+def warn_of_kept(n: int) -> None:
+    """Warn of rows whose persons keep their cell."""
+    if n:
+        warn_user(
+            f"{n:,} of these rows are of persons of the table that was released. They keep the cell that they have "
+            "there."
+        )
 
 
 def count_cells(

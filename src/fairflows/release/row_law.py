@@ -14,7 +14,7 @@ from fairflows.display import tracked
 from fairflows.encoder.base import IntArray
 from fairflows.exceptions import DataError
 from fairflows.release.column_tree import ColumnTrees
-from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup
+from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup, relations
 from fairflows.release.drawn_columns import DrawnColumns, Part, joined_columns
 from fairflows.release.law_trees import fit_trees
 from fairflows.release.number_ranges import NumberRanges, Places
@@ -83,12 +83,7 @@ class RowLaw:
     @property
     def derived(self) -> list[str]:
         """Say which columns follow from others, one sentence for each relation."""
-        by_source: dict[Hashable, list[str]] = {}
-        for found in self.computed:
-            if isinstance(found, Lookup):
-                by_source.setdefault(found.source, []).append(str(found.column))
-        lookups = [f"{', '.join(sorted(columns))} follow from {source}" for source, columns in by_source.items()]
-        return [*(str(found) for found in self.computed if isinstance(found, Formula)), *lookups]
+        return relations(self.computed)
 
     @classmethod
     def fit(

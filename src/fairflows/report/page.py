@@ -9,9 +9,10 @@ import base64
 import hashlib
 import inspect
 import json
+import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cache
 from importlib.resources import files
@@ -165,6 +166,11 @@ def _told_of_columns(model: Any, table: Table) -> list[str]:
     ]
 
 
+def _of_rows(notes: Sequence[str]) -> list[str]:
+    """Return the notes about rows that were dropped or broke rules: a reader needs these before all numbers."""
+    return [note[0].upper() + note[1:].removesuffix(".") + "." for note in notes if re.match(r"[\d,]+ rows ", note)]
+
+
 def settings_of(model: Model) -> dict[str, str]:
     """Return the settings of a model that are not the defaults; never the key."""
     found = {}
@@ -201,6 +207,7 @@ def _data(table: Table, split: str, notes: list[str]) -> Contents:
         "rates_are_public": not has_few_persons(table.label_counts()).any(),
         "columns": columns.astype({"name": str, "range": str}).to_dict("records"),
         "notes": [*table.notes, *notes],
+        "first": [*_of_rows(table.notes), *_of_rows(notes)],
         "public_notes": [*(n for n in table.notes if n not in grouping.notes), *grouping.public_notes, *notes],
         "merged": any(names > 1 for names in Counter(grouping.merged.values()).values()),
     }

@@ -26,16 +26,17 @@ _BEFORE, _AFTER = "before, by an adversary", "after, at most"
 
 
 def guesses_of_100(c: Certificate, before: Mapping[str, Any] | None) -> list[tuple[str, float]]:
-    """Return how many of 100 guesses between two groups are right, rounded up; empty where nothing is certified.
+    """Return how many of 100 guesses between two groups are right; empty where nothing is certified.
+
+    The bound is rounded up; what an adversary reached is rounded to the nearest.
 
     `before` is the best adversary on the original rows, as a report has it.
     """
     stated = c.headline
     if stated is None:
         return []
-    found = [] if before is None else [(_BEFORE, 100 * before["balanced_accuracy"])]
-    found += [(_AFTER, 50 * (1 + stated.distance)), ("by a coin", 50.0)]
-    return [(name, float(rounded_up(right, 1))) for name, right in found]
+    found = [] if before is None else [(_BEFORE, round(100 * before["balanced_accuracy"], 1))]
+    return [*found, (_AFTER, float(rounded_up(50 * (1 + stated.distance), 1))), ("by a coin", 50.0)]
 
 
 def headline(c: Certificate, before: Mapping[str, Any] | None) -> str:

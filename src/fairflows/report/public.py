@@ -32,6 +32,7 @@ def public_contents(contents: Contents) -> Contents:
             for c in data["columns"]
         ],
         "notes": [without_few(note) for note in data["public_notes"]],
+        "first": [without_few(note) for note in data["first"]],
     }
     if useful is not None and useful["rows"] is not None:
         useful = useful | {"rows": {name: value for name, value in useful["rows"].items() if name != "shapes"}}

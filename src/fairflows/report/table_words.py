@@ -48,7 +48,7 @@ def _to_know(shared: Shared) -> Iterator[str]:
         yield "Nothing was attacked or measured (quick=True, or too few persons): the statements hold without that."
     if rules := shared.release.kept_rules:
         yield f"Every shared row keeps: {'; '.join(rules)}."
-        yield from redrawn(shared.release.redrawn_, len(shared.table))
+        yield from redrawn(shared.release.redrawn_, len(shared.rows))
 
 
 def redrawn(n_redrawn: int, n_rows: int) -> list[str]:

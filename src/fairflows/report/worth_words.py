@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 TOLD = "Share of blind-guess errors that the shared row removes"
 
 _MOST_COLUMNS = 8  # of a shared table, in the terminal
+_MANY_PERSONS = 9_604  # whose shares chance moves by less than a point
 
 _WIDTH = 100  # of lines in the terminal
 
@@ -31,6 +32,11 @@ def good_for(usefulness: dict[str, Any] | None) -> list[str]:
     found = [text for label in labels for text in [*_to_train_on(label), *_to_decide_by(label)]]
     if not labels:
         found = ["No label was named: name one to see what a model learnt from the table is worth."]
+    if labels and usefulness["n"] < _MANY_PERSONS:
+        off = 98 / usefulness["n"] ** 0.5
+        found.append(
+            f"These shares are of {usefulness['n']:,} persons: chance moves each by up to {off:.1f} points (95 %)."
+        )
     if rows is not None:
         found.append(_like_the_original(rows))
     if (panels := usefulness.get("panels")) is not None:

@@ -8,27 +8,35 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from fairflows.certificate.releases import ReleasedRows
+from fairflows.certificate.releases import ReleasedRows, one_cell_each
 from fairflows.encoder.base import MORE_ROWS, Model, fitted_model
 from fairflows.exceptions import DataError, check_choice, warn_user
-from fairflows.release.released_table import KeptRows
+from fairflows.release.released_table import KeptRows, warn_of_kept
 from fairflows.table import columns as kinds
 from fairflows.table.columns import Schema, check_known
 from fairflows.table.domain import Reason, warn_of_outside
-from fairflows.table.frames import as_arrow, check_names, from_arrow, is_categories_of_objects
+from fairflows.table.frames import (
+    ArrowStream,
+    as_arrow,
+    check_names,
+    from_arrow,
+    is_arrow,
+    is_categories_of_objects,
+    is_polars,
+    materialised,
+)
 from fairflows.table.grouping import Grouping, MissingGroup, MissingLabel, rows_kept
 from fairflows.table.keys import Hashes, Secret, keyed_hashes
 from fairflows.table.persons import Persons, check_most_rows
 
 Precision = Literal["float32", "float64"]
-Batch = TypeVar("Batch", pa.RecordBatch, pa.Table)
 
 _TYPES = {
     kinds.TEXT: pa.string(),
@@ -41,8 +49,10 @@ _TYPES = {
 }
 
 
-def encode_batch(model: Model, batch: Batch, *, key: bytes | None = None, **settings: Any) -> Batch:
-    """Encode an Arrow record batch or table. The result depends on the batch alone.
+def encode_batch(
+    model: Model, batch: pa.RecordBatch | pa.Table | ArrowStream, *, key: bytes | None = None, **settings: Any
+) -> Any:
+    """Encode an Arrow record batch or table, or a frame that hands over Arrow. The result depends on the batch alone.
 
     Each row becomes the same as in `encode_file`, in the order of the batch. Rows without a group or a label are
     dropped if that is asked for, with a warning that counts them. An empty batch gives an empty result, and so tells
@@ -61,7 +71,7 @@ def encode_batch(model: Model, batch: Batch, *, key: bytes | None = None, **sett
     ----------
     model : encoder
         Fitted encoder, such as a `Release`.
-    batch : RecordBatch or Table
+    batch : RecordBatch, Table, polars.DataFrame, DataFrame or another object that hands over its rows as Arrow
         Rows with the columns that the model was fitted on.
     key : bytes, default=None
         Secret key of the model, ``bytes(model.key_)``. Engines send a model to their workers as a pickle, which leaves
@@ -73,7 +83,7 @@ def encode_batch(model: Model, batch: Batch, *, key: bytes | None = None, **sett
     Returns
     -------
     RecordBatch or Table
-        The encoded rows, then the columns to keep.
+        The encoded rows, then the columns to keep. Frames of polars and pandas come back as such.
 
     Examples
     --------
@@ -89,14 +99,37 @@ def encode_batch(model: Model, batch: Batch, *, key: bytes | None = None, **sett
     encode.refuse_panels()
     if key is not None:
         model.key_.restore(key)
-    is_table = isinstance(batch, pa.Table)
-    encoded, found = encode(batch if is_table else pa.Table.from_batches([batch]))
+    encoded, found = encode(_arrow_table(batch))
     encode.check_number_of_rows(found)
     found.warn()
-    if is_table:
-        return encoded
-    parts = encoded.combine_chunks().to_batches()
-    return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=encoded.schema)
+    if isinstance(batch, pa.RecordBatch):
+        parts = encoded.combine_chunks().to_batches()
+        return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=encoded.schema)
+    if isinstance(batch, pd.DataFrame):
+        return from_arrow(encoded)
+    if is_polars(batch):
+        import polars
+
+        return polars.DataFrame(encoded)
+    return encoded
+
+
+def _arrow_table(batch: object) -> pa.Table:
+    """Return the rows of a batch as an Arrow table."""
+    if isinstance(batch, pa.Table):
+        return batch
+    if isinstance(batch, pa.RecordBatch):
+        return pa.Table.from_batches([batch])
+    if isinstance(batch, pd.DataFrame):
+        return as_arrow(batch)
+    if is_polars(batch):
+        return batch.to_arrow()
+    if is_arrow(batch):
+        return materialised(batch)
+    raise DataError(
+        "A batch must be a table of Arrow, pandas or polars, or another object that hands over its rows as Arrow; got "
+        f"{type(batch).__name__}."
+    )
 
 
 @dataclass
@@ -105,6 +138,7 @@ class BatchFindings:
 
     outside: Counter[tuple[str, Reason]] = field(default_factory=Counter)  # values that training did not have
     dropped: int = 0  # rows without a group or a label
+    n_known: int = 0  # rows of persons of the table that was released, who keep their cell
     counts: npt.NDArray[np.int64] | None = None  # (K, k): rows by group and cell, of a release
     no_label: list[str] = field(default_factory=list)  # labels that the rows lack
     persons: list[Hashes] = field(default_factory=list)  # hashes of the rows' persons, batch by batch
@@ -115,6 +149,7 @@ class BatchFindings:
         """Add the findings of another batch."""
         self.outside.update(other.outside)
         self.dropped += other.dropped
+        self.n_known += other.n_known
         if other.counts is not None:
             self.counts = other.counts if self.counts is None else self.counts + other.counts
         self.no_label = other.no_label
@@ -122,10 +157,16 @@ class BatchFindings:
         self.released += other.released
         self.kept += other.kept
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers that a job over many files looks at, as JSON holds them."""
+        unknown = [{"column": name, "reason": why, "rows": n} for (name, why), n in self.outside.items()]
+        return {"dropped": self.dropped, "unknown_values": unknown, "rows_of_persons_of_the_table": self.n_known}
+
     def warn(self) -> None:
         """Warn of all that a reader of the result must know."""
         if self.dropped:
-            warn_user(f"{self.dropped:,} rows without a group or a label were dropped, as before fitting.")
+            warn_user(f"{self.dropped:,} rows without a group or a label were dropped.")
+        warn_of_kept(self.n_known)
         if self.no_label:
             warn_user(
                 f"The model was fitted to rows with a known {' and '.join(map(repr, self.no_label))}, a column that "
@@ -259,11 +300,11 @@ class BatchEncoder:
         encoder = self._encoder
         # Of its own file a release knows who is who: equal rows of others are no persons of the sample.
         rows = (encoder.inner_encoder if self._is_own else encoder).read(features, attribute, persons)
-        of_panels = encoder.traits.unit == "person"
+        of_panels, cells = encoder.traits.unit == "person", None
         if encoder.released_table is None:
             encoded = encoder.encode(rows)
         else:
-            cells, shape = encoder.cells(rows), (len(encoder.groups_), encoder.n_cells_)
+            (cells, found.n_known), shape = encoder.cells_and_kept(rows), (len(encoder.groups_), encoder.n_cells_)
             found.counts = np.bincount(rows.group * shape[1] + cells, minlength=shape[0] * shape[1]).reshape(shape)
             if self._is_own and rows.persons.named:
                 found.kept = [KeptRows.of(rows.persons, rows.group, cells, encoder.key_)]
@@ -271,7 +312,9 @@ class BatchEncoder:
         found.outside = rows.outside.counts()
         if record_key is not None:
             X, who = (encoder.schema_.apply(features), persons) if of_panels and persons else (rows.X, rows.persons)
-            found.released = [ReleasedRows.of(X, who, record_key, n_in_all)]
+            placed = None if cells is None else one_cell_each(encoder, cells)
+            placed = placed[who.codes] if of_panels and placed is not None else placed
+            found.released = [ReleasedRows.of(X, who, record_key, n_in_all, placed)]
         if persons is not None and persons.names is not None and not of_panels:
             found.persons = [keyed_hashes(persons.names, b"", "rows of a person")[persons.codes]]
         table = as_arrow(encoded, self._types)

@@ -14,6 +14,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,7 +76,7 @@ def encode_file(
     text_format : TextFormat, default=None
         How the source is written, if it is a CSV file whose header does not show it.
     time_formats : dict, default=None
-        How a CSV file is to write times, by column.
+        How a CSV file writes times, by column: the source, where it does so, and the target.
     found : BatchFindings, default=None
         Filled with the findings about the rows, such as the counts of their cells.
     **settings
@@ -115,8 +116,11 @@ def encode_rows(
 
     The target is in a private folder. The findings are what the record of releases, and a certificate, take.
     """
-    encode, file, key = BatchEncoder(model, **settings), open_table(source, text_format), record_key()
-    batches = read_batches(source, file, encode.needed(file.columns), BATCH_ROWS, encode.schema, encode.identifier)
+    file = open_table(source, replace(text_format or TextFormat(), dates=time_formats or {}))
+    encode, key = BatchEncoder(model, **settings), record_key()
+    needed = encode.needed(file.columns)
+    batches = read_batches(source, file, needed, BATCH_ROWS, encode.schema, encode.identifier)
+    batches = _at_least_one(batches, needed)
     if model.traits.unit == "person":  # all rows of a person are needed at once; persons are drawn in a random order
         batches, keep_order = iter([pa.concat_tables(batches)]), True
     # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
@@ -142,6 +146,16 @@ def encode_rows(
     with naming_file(source):
         encode.check_number_of_rows(found)
     return n_rows
+
+
+def _at_least_one(batches: Iterable[pa.Table], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield batches; of a file without a row one batch without a row, which gives a file that has none either."""
+    is_empty = True
+    for batch in batches:
+        is_empty = False
+        yield batch
+    if is_empty:
+        yield pa.table({name: pa.array([], pa.string()) for name in columns})
 
 
 def decode_file(

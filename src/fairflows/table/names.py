@@ -71,7 +71,8 @@ def columns_of_own_values(table: Table) -> dict[str, str]:
 
 
 def values_of_households(table: Table) -> Iterator[str]:
-    """Ask for the household, in a sentence about each column of fine numbers that few persons share."""
+    """Ask for the household, in a sentence about all columns of fine numbers that few persons share."""
+    shares = {}
     for name, column in table.X.items():
         if not is_number(column.dtype) or not _is_fine(column[column.duplicated(keep=False)].dropna()):
             continue
@@ -81,11 +82,14 @@ def values_of_households(table: Table) -> Iterator[str]:
         shared_by = np.bincount(pairs["value"])[codes[known]]
         share = float(((shared_by > 1) & (shared_by <= _FEW_PERSONS)).mean())
         if share > _OFTEN_EQUAL:
-            yield (
-                f"{name}: in {share:.0%} of the rows is a number with many digits that 2 to {_FEW_PERSONS} persons "
-                "have, such as those of one household. If the persons of a household, a firm or a class have it, name "
-                "the column that says which (household=...): then no value that only one of these has is shared."
-            )
+            shares[str(name)] = share
+    if shares:
+        yield (
+            f"{', '.join(shares)}: in {max(shares.values()):.0%} of the rows is a number with many digits that 2 to "
+            f"{_FEW_PERSONS} persons have, such as those of one household. If the persons of a household, a firm or a "
+            "class have it, name the column that says which (household=...): then no value that only one of these has "
+            "is shared."
+        )
 
 
 def _are_different_whole_numbers(column: pd.Series) -> bool:

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from fairflows.bounds.ages import plan_ranks, spread_within
 from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
 from fairflows.exceptions import DataError
-from fairflows.table.columns import has_order, is_number
+from fairflows.table.columns import floats, has_order, is_continuous, is_number
+from fairflows.table.date_forms import proposed_forms
 from fairflows.table.names import numbers_like_names, values_of_households
 from fairflows.table.table import Table, naming_rows
 
@@ -20,9 +22,12 @@ PLANNED = (0.05, *TARGETS)
 
 _MOSTLY = 0.8  # share of the values that look like numbers or dates, in a column of these with exceptions
 _ISO_DATE = r"\d{4}-\d\d-\d\d\b"
-_OTHER_DATE = r"(?:\d{1,2}([./-])\d{1,2}\1\d{4}|\d{4}([./])\d{1,2}\2\d{1,2})\b"  # day or month first; year first
+_OTHER_DATE = (
+    r"(?:\d{1,2}([./-])\d{1,2}\1(?:\d{4}|\d\d)|\d{4}([./])\d{1,2}\2\d{1,2}|\d{1,2}[- ]?[A-Z][a-z]{2}[- ]?\d{2,4})\b"
+)
 _TOLD = 0.3  # share of the errors of a blind guess that a column removes if it gives the group away
 _COPY = 0.95  # the same of a column that is a copy of the label
+_IN_STEP = 0.99  # rank correlation of a column with a label of numbers that it gives away
 _MOST_LABELS = 20  # of a label that a column may be a copy of
 _MOST_ROWS = 20_000  # that a column is tried on
 _BINS = 20  # of the numbers of a column that may reveal the group
@@ -77,7 +82,13 @@ def best_bounds(table: Table, *, delta: float = 0.01) -> tuple[list[CellPlan], f
 
 
 def _of_column(name: str, column: pd.Series) -> Iterator[str]:
-    if _is_text(column) and (example := _example_of_others(column.dropna().astype(str).str.strip())):
+    texts = column.dropna().astype(str).str.strip() if _is_text(column) else None
+    if texts is None or not (example := _example_of_others(texts)):
+        return
+    if forms := proposed_forms(pa.array(texts.unique())):
+        stated = " or ".join(f"dates={ {name: form}!r}" for form in forms)
+        yield f"{name} holds dates as text, such as {example!r}. State their form ({stated})."
+    else:
         yield (
             f"{name} holds text, such as {example!r}: each value is a category of its own. Write plain numbers, or "
             "dates as YYYY-MM-DD, and leave unknown values empty."
@@ -106,6 +117,23 @@ def _of_columns_that_tell(table: Table) -> Iterator[str]:
                     f"{name} tells the label {label_name} for {right:.0%} of the rows, all labels counted alike: if it "
                     f"is a copy of the label, or follows from it, drop it (drop=[{name!r}])."
                 )
+        if is_continuous(label):
+            yield from _of_columns_in_step(table.X, label)
+
+
+def _of_columns_in_step(X: pd.DataFrame, label: pd.Series) -> Iterator[str]:
+    """Find the columns of numbers that rise or fall with a label of numbers, such as its logarithm."""
+    for name, column in X.items():
+        if not is_number(column.dtype) or column.nunique() <= _MOST_LABELS:
+            continue
+        known = (column.notna() & label.notna()).to_numpy()
+        ranks = [pd.Series(floats(part)).rank() for part in (column[known], label[known])]
+        step = abs(float(np.corrcoef(*ranks)[0, 1])) if known.sum() > _MOST_LABELS else 0.0
+        if step >= _IN_STEP:
+            yield (
+                f"{name} tells the label {label.name}: the one rises or falls with the other (rank correlation "
+                f"{step:.3f}). If it is the label in another form, or follows from it, drop it (drop=[{name!r}])."
+            )
 
 
 def check_groups(table: Table) -> None:
@@ -124,7 +152,7 @@ def _proposed_cut(table: Table) -> str:
     name, median = str(table.a.name), f"{table.a.median():g}"
     return (
         f"{name} holds numbers with {len(table.groups):,} different values, each of which is a group. Cut it at values "
-        f"of your choice, such as the median: cuts={{{name!r}: [{median}]}}, or --groups {name}:{median}."
+        f"of your choice, such as the median (cuts={{{name!r}: [{median}]}})."
     )
 
 

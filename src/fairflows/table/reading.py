@@ -16,7 +16,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -27,8 +27,9 @@ import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import TEXT, Schema, check_known
+from fairflows.table.date_forms import check_form, times_of
 from fairflows.table.frames import check_names, from_arrow
-from fairflows.table.text_types import DAYS, ZONED, any_matches, cast_texts, column_types, known_texts, time_format
+from fairflows.table.text_types import DAYS, ZONED, ColumnTypes, any_matches, column_types, time_format
 
 PACKED_SUFFIXES = {".gz", ".bz2", ".zst", ".lz4"}  # which pyarrow opens
 _KINDS: dict[str, Literal["csv", "excel", "parquet"]] = {
@@ -44,17 +45,22 @@ _UNNAMED = re.compile(r"__index_level_\d+__")  # pandas' name of an index withou
 
 @dataclass(frozen=True)
 class TextFormat:
-    """Format of a CSV file, as `Table.read` takes it; None is recognised."""
+    """Format of a CSV file, or the sheet of a workbook, as `Table.read` takes it; None is recognised."""
 
     separator: str | None = None
     encoding: str | None = None
     decimal: str | None = None
+    sheet: str | None = None
+    dates: Mapping[str, str] = field(default_factory=dict)  # the form of a column's dates; empty where it is looked for
 
     def __post_init__(self) -> None:
         if self.separator is not None and (len(self.separator) != 1 or not self.separator.isascii()):
             raise DataError(f"separator must be one ASCII character; got {self.separator!r}.")
         if self.decimal not in (None, ".", ","):
             raise DataError(f"decimal must be '.' or ','; got {self.decimal!r}.")
+        for column, form in self.dates.items():
+            if form:
+                check_form(column, form)
         try:
             "".encode(self.encoding or "utf-8")
         except LookupError:
@@ -88,6 +94,8 @@ def read_with_formats(
     """Read a frame as `read_frame` does; return also how a CSV file writes its times, by column."""
     path = Path(path)
     rows = open_table(path, text_format)
+    for name in () if schema is not None or text_format is None else text_format.dates:
+        check_known(name, rows.columns, "dates")
     with reading(path):
         frame = from_arrow(rows.read(_stated_kinds(schema, identifier)))
     with naming_file(path):
@@ -102,12 +110,17 @@ def open_table(path: Path, text_format: TextFormat | None = None) -> TextRows | 
     kind = kind_of(path)
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
+    stated = text_format or TextFormat()
     with reading(path):
+        if stated.sheet is not None and kind != "excel":
+            raise DataError(f"only a workbook has sheets; leave out sheet={stated.sheet!r}.")
         if kind == "csv":
-            return TextRows(path, text_format or TextFormat())
-        if text_format is not None and text_format != TextFormat():
+            return TextRows(path, stated)
+        if replace(stated, sheet=None, dates={}) != TextFormat():
             raise DataError("only a CSV file is read with separator, encoding and decimal: leave them out.")
-        return TextRows(path, OWN_FORMAT, _sheet(path)) if kind == "excel" else ParquetRows(path)
+        if kind == "excel":
+            return TextRows(path, replace(OWN_FORMAT, dates=stated.dates), _sheet(path, stated.sheet))
+        return ParquetRows(path, stated.dates)
 
 
 def kind_of(path: Path) -> Literal["csv", "excel", "parquet"]:
@@ -136,13 +149,8 @@ def read_batches(
     columns = list(dict.fromkeys(columns))
     for name in columns:
         check_known(name, file.columns, "needed")
-    n_rows = 0
     with reading(path):
-        for table in file.batches(columns, batch_rows, _stated_kinds(schema, identifier)):
-            n_rows += table.num_rows
-            yield table
-    if not n_rows:
-        raise DataError(f"{path}: the table has no rows.")
+        yield from file.batches(columns, batch_rows, _stated_kinds(schema, identifier))
 
 
 def _stated_kinds(schema: Schema | None, identifier: str | None) -> dict[str, str]:
@@ -181,6 +189,7 @@ class TextRows:
 
     n_rows: int | None = None  # which a CSV file does not say
     time_formats: Mapping[str, str] = {}  # how columns of times are written, after they were read
+    dates: Mapping[str, str] = {}  # the form of columns of dates, as stated or, after they were read, found
 
     def __init__(self, path: Path, stated: TextFormat, content: pa.Buffer | None = None) -> None:
         is_utf8 = (stated.encoding or "utf-8").lower() in ("utf-8", "utf8")
@@ -197,6 +206,7 @@ class TextRows:
             raise DataError("the file is empty.")
         self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
         check_names(self.columns)
+        self._path, self.dates = path, stated.dates
         if self._separator not in (",", stated.separator):
             mark = " with a decimal comma (decimal=',')" if self._decimal != (stated.decimal or ".") else ""
             warn_user(f"{path}: read as fields separated by {self._separator!r} (separator={self._separator!r}){mark}.")
@@ -204,27 +214,38 @@ class TextRows:
     def read(self, kinds: Mapping[str, str]) -> pa.Table:
         """Return all rows; `kinds` states the required kinds of some columns, as a `Schema` does."""
         texts = list(self.texts(self.columns))
-        types = column_types(texts, kinds, self._decimal, self._other_decimal)
+        found = self._types(texts, kinds)
         table = pa.Table.from_batches(texts)
-        formats = {name: time_format(table[name]) for name, kind in types.items() if kind in (*DAYS[1:], *ZONED)}
-        self.time_formats = {name: found for name, found in formats.items() if found}
-        return self._typed(table, types)
+        others = [name for name, kind in found.types.items() if kind in (*DAYS[1:], *ZONED) and name not in found.forms]
+        formats = {name: form for name in others if (form := time_format(table[name]))}
+        self.time_formats = formats | found.forms
+        return self._typed(table, found)
 
     def batches(self, columns: Sequence[str], batch_rows: int, kinds: Mapping[str, str]) -> Iterator[pa.Table]:
         """Yield these columns, at most `batch_rows` rows at a time.
 
         The file is read twice, because a column of digits may hold a word further down.
         """
-        types = column_types(self.texts(columns), kinds, self._decimal, self._other_decimal)
+        found = self._types(self.texts(columns), kinds)
+        self.time_formats = found.forms
         for texts in self.texts(columns):
             table = pa.Table.from_batches([texts])
             for start in range(0, table.num_rows, batch_rows):
-                yield self._typed(table.slice(start, batch_rows), types)
+                yield self._typed(table.slice(start, batch_rows), found)
 
-    def _typed(self, table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
+    def _types(self, texts: Iterable[pa.RecordBatch], kinds: Mapping[str, str]) -> ColumnTypes:
+        """Return the types of columns; say which were found to hold dates in a form of their own."""
+        found = column_types(texts, kinds, self._decimal, self._other_decimal, self.dates)
+        for name, form in found.forms.items():
+            if name not in self.dates:
+                warn_user(f"{self._path}: column {name!r} holds dates, read as dates={ {name: form}!r}.")
+        self.dates = {**self.dates, **found.forms}
+        return found
+
+    def _typed(self, table: pa.Table, found: ColumnTypes) -> pa.Table:
         for place, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
-            if types[name] != pa.string():
-                table = table.set_column(place, name, cast_texts(known_texts(column), types[name], self._decimal))
+            if found.types[name] != pa.string():
+                table = table.set_column(place, name, found.typed(name, column, self._decimal))
         return table
 
     def _separator_of_header(self) -> str:
@@ -289,26 +310,34 @@ def _in_utf8(path: Path, encoding: str) -> pa.Buffer:
         return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b"")
 
 
-def _sheet(path: Path) -> pa.Buffer:
-    """Return the first sheet of a workbook as a CSV file. Needs the extra ``fairflows[excel]``."""
+def _sheet(path: Path, name: str | None = None) -> pa.Buffer:
+    """Return a sheet of a workbook, by default the first, as a CSV file. Needs the extra ``fairflows[excel]``."""
     try:
         with pd.ExcelFile(path) as book:
-            first, *others = book.sheet_names
-            cells = pd.read_excel(book, dtype=str, keep_default_na=False, na_values=[""])
+            names = list(map(str, book.sheet_names))
+            if name is not None and name not in names:
+                raise DataError(
+                    f"the workbook has no sheet {name!r} (sheet=...): it has {', '.join(map(repr, names))}."
+                )
+            cells = pd.read_excel(book, name or 0, dtype=str, keep_default_na=False, na_values=[""])
     except ImportError:
         raise DataError("Excel files need openpyxl: pip install 'fairflows[excel]', or save as CSV.") from None
+    except DataError:
+        raise
     except Exception as error:  # a damaged archive of XML raises errors of many classes
         raise DataError(f"the workbook cannot be read: {error}") from None
-    if others:
-        warn_user(f"{path}: only the first sheet, {first!r}, is read.")
+    if name is None and len(names) > 1:
+        others = " or ".join(f"sheet={other!r}" for other in names[1:])
+        warn_user(f"{path}: only the first sheet, {names[0]!r}, is read; state another one ({others}).")
     return pa.py_buffer(cells.to_csv(index=False).encode())
 
 
 class ParquetRows:
     """The rows of a Parquet file, without an index that pandas stored under no name, because it only numbers rows."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dates: Mapping[str, str] | None = None) -> None:
         self._file = pq.ParquetFile(path)
+        self._dates = dates or {}
         self.time_formats: Mapping[str, str] = {}  # times are not text here
         self.n_rows: int | None = self._file.metadata.num_rows
         self.columns = [name for name in self._file.schema_arrow.names if not _UNNAMED.fullmatch(name)]
@@ -316,9 +345,23 @@ class ParquetRows:
 
     def read(self, kinds: Mapping[str, str]) -> pa.Table:
         """Return all rows."""
-        return self._file.read(self.columns).replace_schema_metadata(None)
+        return self._dated(self._file.read(self.columns))
 
     def batches(self, columns: Sequence[str], batch_rows: int, kinds: Mapping[str, str]) -> Iterator[pa.Table]:
         """Yield these columns, `batch_rows` rows at a time."""
         for batch in self._file.iter_batches(batch_rows, columns=list(columns), use_threads=False):
-            yield pa.Table.from_batches([batch]).replace_schema_metadata(None).select(list(columns))
+            yield self._dated(pa.Table.from_batches([batch])).select(list(columns))
+
+    def _dated(self, rows: pa.Table) -> pa.Table:
+        """Return rows with the columns of text that are stated to be dates as such."""
+        rows = rows.replace_schema_metadata(None)
+        for name in set(self._dates) & set(rows.column_names):
+            if pa.types.is_string(kind := rows.schema.field(name).type) or pa.types.is_large_string(kind):
+                times = times_of(rows[name].cast(pa.string()), self._dates[name]) if self._dates[name] else None
+                if times is None:
+                    raise DataError(
+                        f"column {name!r} of a Parquet file is text that has not the stated form everywhere "
+                        f"(dates={ {name: self._dates[name]}!r}): state its form, or write it as dates."
+                    )
+                rows = rows.set_column(rows.column_names.index(name), name, times)
+        return rows

@@ -15,8 +15,13 @@ from fairflows.table.reading import TextFormat, open_table, read_batches
 _ROWS_READ = 2**18  # at a time
 
 
-def sampled_persons(path: Path, identifier: str, n_rows: int, text_format: TextFormat | None = None) -> pd.DataFrame:
-    """Read all rows of a random share of a file's persons, about so many rows, in bounded memory."""
+def sampled_persons(
+    path: Path, identifier: str, n_rows: int, text_format: TextFormat | None = None
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Read all rows of a random share of a file's persons, about so many rows, in bounded memory.
+
+    Return also how a CSV file writes its dates, where they are not YYYY-MM-DD.
+    """
     file = open_table(path, text_format)
     check_known(identifier, file.columns, "identifier")
     read = partial(read_batches, path, file, batch_rows=_ROWS_READ, identifier=identifier)
@@ -25,4 +30,4 @@ def sampled_persons(path: Path, identifier: str, n_rows: int, text_format: TextF
     for frame in map(from_arrow, read(columns=file.columns)):
         u = Persons.of(frame[identifier]).uniform(b"sample: 0", "sample")
         parts.append(frame[u < n_rows / in_all])
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(parts, ignore_index=True), dict(file.time_formats)

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeAlias, TypeGuard, cast, get_args
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import (
@@ -32,7 +33,7 @@ from fairflows.table.columns import (
     shown,
     sorted_values,
 )
-from fairflows.table.frames import ColumnLike, Frame, is_polars, to_pandas
+from fairflows.table.frames import ColumnLike, Frame, is_polars, materialised, to_pandas
 from fairflows.table.grouping import (
     MISSING,
     Cuts,
@@ -126,6 +127,8 @@ class Table:
         The kinds that were declared.
     label_place : int
         Number of features that stand before the label in the data.
+    like : polars.DataFrame, pyarrow.Table or None
+        No rows of the kind of frame that came; None for one of pandas.
     time_formats : dict
         How the CSV file that the table was read from writes times, by column.
     missing_group, missing_label : str
@@ -177,6 +180,8 @@ class Table:
     ) -> None:
         check_choice("missing_group", missing_group, get_args(MissingGroup))
         check_choice("missing_label", missing_label, get_args(MissingLabel))
+        data = materialised(data)
+        self.like = data[:0] if is_polars(data) or isinstance(data, pa.Table) else None
         frame = to_pandas(data)
         self.time_formats: dict[str, str] = {}
         if not len(frame):
@@ -234,6 +239,8 @@ class Table:
         separator: str | None = None,
         encoding: str | None = None,
         decimal: str | None = None,
+        sheet: str | None = None,
+        dates: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> Table:
         """Read a table from a CSV, Excel or Parquet file.
@@ -251,10 +258,15 @@ class Table:
             The encoding of a CSV file.
         decimal : {".", ","}, default=None
             The decimal mark of a CSV file. By default ``","`` if fields are separated by ``";"``, else ``"."``.
+        sheet : str, default=None
+            The sheet of an Excel file; by default the first.
+        dates : dict, default=None
+            The form of a column's dates, in the words of `strftime`: ``{"born": "%d.%m.%Y"}``. With an empty text it is
+            the common form that fits all values, which is taken without being stated where there is only one.
         **settings
             The parameters of `Table`.
         """
-        text_format = TextFormat(separator, encoding, decimal)
+        text_format = TextFormat(separator, encoding, decimal, sheet, dates or {})
         identifier = settings.get("identifier")
         name = identifier if isinstance(identifier, str) else None
         frame, time_formats = read_with_formats(path, schema, name, text_format)
@@ -457,7 +469,7 @@ class Table:
         """Return kind, distinct values, missing values and range of each feature."""
         X = self.X.set_axis(self.X.columns.map(str), axis=1)
         ordered = X[[name for name, column in X.items() if has_order(column.dtype)]].dropna(axis=1, how="all")
-        ranges = {name: " … ".join(column.agg(["min", "max"]).astype(str)) for name, column in ordered.items()}
+        ranges = {name: " … ".join(map(_short, column.agg(["min", "max"]))) for name, column in ordered.items()}
         found = {
             "kind": pd.Series(self.kinds),
             "type": X.dtypes.astype(str),
@@ -477,7 +489,7 @@ class Table:
         named = [f"{role} {name!r}" for role, name in roles]
         heading = f"Table {self.name!r}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)} ({kinds})"
         groups = self.summary().rename(index=self.group_names).rename_axis(None).round(3)
-        return "\n".join([", ".join([heading, *named]), str(groups), *(f"note: {note}" for note in self.notes)])
+        return "\n".join([", ".join([heading, *named]), groups.to_string(), *(f"note: {note}" for note in self.notes)])
 
     def _name_rows(self) -> None:
         """Make the identifier the index, so that an encoder finds it by its name."""
@@ -593,6 +605,10 @@ def _role_columns(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Serie
         raise DataError(f"The {role} values must be one per row ({len(table)} rows); got shape {values.shape}.")
     name = given.name if isinstance(given, pd.Series | pd.Index) else None
     return pd.Series(values, index=table.index, name=role if name is None else name), []
+
+
+def _short(value: object) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def _checked_time(name: str | None, frame: pd.DataFrame, X: pd.DataFrame) -> str | None:

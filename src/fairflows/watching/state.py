@@ -34,7 +34,7 @@ LOOKS_KEPT = 1_000
 """Looks that a state keeps: for a picture, and to recognise a batch that came before."""
 
 Day = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\d$")]
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
 Counts = list[list[Count]]  # by group and cell
 Lamp = Literal["OK", "MOVED", "REFUTED"]
 

@@ -1,13 +1,15 @@
-"""What a watch says: its lines in a terminal, and its picture."""
+"""What a watch says: its lines in a terminal, and its picture, on axes and for a page."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import date
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.display import ATTACK, CERTIFIED, FAINT, INK
+from fairflows.report.numbers import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,6 +64,35 @@ def draw(watched: Watch, ax: Axes | None) -> Axes:
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(loc="upper left", frameon=False)
     return ax
+
+
+def curve(watched: Watch) -> dict[str, Any] | None:
+    """Return the present Δ with its band over time, in a box of 100 × 40, for the picture of a watch."""
+    looks = watched.looks
+    if not looks:
+        return None
+    days = [date.fromisoformat(look.date).toordinal() for look in looks]
+    shown = [min(look.upper, max(2.5 * watched.bound, 2 * look.lower)) for look in looks]
+    top = min(1.0, 1.1 * max(watched.bound, *shown))
+
+    def point(day: int, height: float) -> str:
+        return f"{100 * (day - days[0]) / max(1, days[-1] - days[0]):.1f},{40 * (1 - min(1.0, height / top)):.1f}"
+
+    lower = [point(day, look.lower) for day, look in zip(days, looks, strict=True)]
+    upper = [point(day, look.upper) for day, look in zip(days, looks, strict=True)]
+    if days[0] == days[-1]:  # of one day: its last values, all the way
+        lower, upper = (
+            ["0" + part[-1][part[-1].index(",") :], "100" + part[-1][part[-1].index(",") :]] for part in (lower, upper)
+        )
+    at = {name: day for name, day in (("MOVED", watched.moved), ("REFUTED", watched.refuted)) if day is not None}
+    return {
+        "lower": " ".join(lower),
+        "band": " ".join([*lower, *reversed(upper)]),
+        "bound": point(days[0], watched.bound).split(",")[1],
+        "alarms": {name: point(date.fromisoformat(day).toordinal(), 0).split(",")[0] for name, day in at.items()},
+        "top": number(top),
+        "days": (looks[0].date, looks[-1].date),
+    }
 
 
 def _evidence(log_e: float) -> str:

@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 from fairflows.table.columns import floats, has_order, is_time, places_in
 from fairflows.table.table import Table
 from fairflows.threads import one_thread
-from fairflows.worth.coding import Coded, IntArray, tree_features
+from fairflows.worth.coding import Coded, FloatArray, IntArray, tree_features
 from fairflows.worth.label_worth import BOOSTING
 
 _COMPARED = 10_000  # rows that are compared with real ones
@@ -105,22 +105,44 @@ def _detection(real: pd.DataFrame, shared: pd.DataFrame, seed: int) -> float:
     return 1 - abs(2 * float(roc_auc_score(is_shared[~is_learnt], scores)) - 1)
 
 
+def _round_starts(low: float, high: float) -> FloatArray:
+    """Return the starts of at most `_BARS` ranges of equal width, which are multiples of 1, 2, 2.5 or 5 times 10^k."""
+    width = max((high - low) / (_BARS - 1), 1e-300)
+    power = 10.0 ** np.floor(np.log10(width))
+    step = next(step for step in (power, 2 * power, 2.5 * power, 5 * power, 10 * power) if step >= width)
+    return step * np.arange(np.floor(low / step), np.floor(high / step) + 1)
+
+
+def _short(value: Any) -> str:
+    """Return a value as text, a number with at most four digits where it has a fraction."""
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    is_whole = 1000 <= abs(value) < 1e7 or value == round(value, 0)
+    return f"{value:.0f}" if is_whole and abs(value) < 1e7 else f"{value:.4g}"
+
+
 def _shape(name: str, real: pd.Series, shared: pd.Series) -> dict[str, Any]:
     """Return the shares of ranges of equal width, or of the most frequent values, of a column in both tables."""
     if has_order(real.dtype) and real.nunique() > _BARS:
         values = [floats(column) for column in (real, shared)]
-        low, high = np.nanquantile(values[0], [0.01, 0.99])  # others lie in the first and the last range
-        edges = np.linspace(low, high, _BARS + 1)[1:-1]
-        codes = [np.searchsorted(edges, v[~np.isnan(v)], side="right") for v in values]
-        names = [f"{edge:.4g}" for edge in (low, *edges)]
+        known = [v[~np.isnan(v)] for v in values]
+        own, times = np.unique(known[0], return_counts=True)
+        alone = own[[times.argmax()]] if times.max() > len(known[0]) / 2 else own[:0]  # it has a bar of its own
+        low, high = np.quantile(known[0][~np.isin(known[0], alone)], [0.01, 0.99])  # others: first and last range
+        starts = np.linspace(low, high, _BARS + 1)[:-1] if is_time(real.dtype) else _round_starts(low, high)
+        codes = [
+            np.where(np.isin(v, alone), 0, len(alone) + np.searchsorted(starts[1:], v, side="right")) for v in known
+        ]
         if is_time(real.dtype):
             step = 86_400 if high - low > 86_400 * _BARS else 1
-            starts = (np.floor(np.array([low, *edges]) / step) * step).astype(np.int64)
-            names = list(pd.Index(starts.astype(f"{real.dtype.kind}8[s]")).astype(str))
+            whole = (np.floor(np.concatenate([alone, starts]) / step) * step).astype(np.int64)
+            names = list(pd.Index(whole.astype(f"{real.dtype.kind}8[s]")).astype(str))
+        else:
+            names = [*(f"{_short(value)} exactly" for value in alone), *map(_short, starts)]
     else:
         levels = real.astype(object).value_counts().index[:_BARS]
         levels = levels.sort_values() if has_order(real.dtype) else levels
         codes = [places_in(levels, column) for column in (real, shared)]
-        codes, names = [code[code >= 0] for code in codes], [str(level) for level in levels]
+        codes, names = [code[code >= 0] for code in codes], [_short(level) for level in levels]
     shares = [np.bincount(code, minlength=len(names)) / len(real) for code in codes]
     return {"name": name, "values": names, "real": shares[0].tolist(), "shared": shares[1].tolist()}

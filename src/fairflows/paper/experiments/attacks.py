@@ -125,7 +125,7 @@ def attacked(model: Trained, found: Mapping[tuple[Trained, int], Audit], setting
             "status": "",
         }
         if (suite := found.get((model, i))) is not None:
-            black_box = [attack for attack in suite.attacks if attack.box == "black"]
+            black_box = [attack for attack in suite.attacks if attack.box == "closed"]
             row |= {
                 "black box ≥": (1 + max(black_box, key=lambda attack: attack.expected).lower) / 2,
                 "suite ≥": (1 + suite.attack_lower) / 2,

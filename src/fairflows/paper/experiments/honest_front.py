@@ -144,7 +144,7 @@ def _judged(encoder: Encoder, found: Audit, test: Table, n_draws: int) -> dict[s
         "deconvolved ≥": best("deconvolved"),
         "likelihood ratio ≥": best("likelihood ratio"),
         "trees on inversions ≥": best("boosted trees on inversions"),
-        "black box ≥": max(attack.lower for attack in found.attacks if attack.box == "black"),
+        "black box ≥": max(attack.lower for attack in found.attacks if attack.box == "closed"),
         "refuted": found.attack_lower > upper,
         "accuracy": task_accuracy(encoder, test),
         "plain accuracy": plain_accuracy(encoder, test),
