@@ -11,8 +11,8 @@ from fairflows.certificate import about, certificate, digest, statements
 
 TARGET = Path(certificate.__file__).with_name("certificate.schema.json")
 DOCUMENTED = [
-    certificate.Certificate, certificate.Assumption, statements.Statement, statements.CellCounts, about.About,
-    about.Population, digest.Contents,
+    certificate.Certificate, certificate.Assumption, statements.Statement, statements.CellCounts, statements.CutLeaves,
+    about.About, about.Population, digest.Contents,
 ]  # fmt: skip
 
 
