@@ -108,7 +108,7 @@ def _detection(real: pd.DataFrame, shared: pd.DataFrame, seed: int) -> float:
 def _round_starts(low: float, high: float) -> FloatArray:
     """Return the starts of at most `_BARS` ranges of equal width, which are multiples of 1, 2, 2.5 or 5 times 10^k."""
     width = max((high - low) / (_BARS - 1), 1e-300)
-    power = 10.0 ** np.floor(np.log10(width))
+    power = float(10.0 ** np.floor(np.log10(width)))
     step = next(step for step in (power, 2 * power, 2.5 * power, 5 * power, 10 * power) if step >= width)
     return step * np.arange(np.floor(low / step), np.floor(high / step) + 1)
 
