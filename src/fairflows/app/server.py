@@ -261,8 +261,8 @@ def _table_screen(work: Work) -> dict[str, Any]:
 
 def _read_again(work: Work, form: Mapping[str, str]) -> str:
     separator = {"tab": "\t"}.get(form.get("separator", ""), form.get("separator", ""))
-    stated = (separator, *(form.get(name, "") for name in ("encoding", "decimal", "sheet")))
-    how = TextFormat(*(text or None for text in stated), dates=work.text_format.dates)
+    encoding, decimal, sheet = (form.get(name) or None for name in ("encoding", "decimal", "sheet"))
+    how = TextFormat(separator or None, encoding, decimal, sheet, work.text_format.dates)
     work.changed(text_format=how, roles={})
     return "table"
 

@@ -117,8 +117,9 @@ def _short(value: Any) -> str:
     """Return a value as text, a number with at most four digits where it has a fraction."""
     if not isinstance(value, float | np.floating):
         return str(value)
-    is_whole = 1000 <= abs(value) < 1e7 or value == round(value, 0)
-    return f"{value:.0f}" if is_whole and abs(value) < 1e7 else f"{value:.4g}"
+    number = float(value)
+    is_whole = abs(number) < 1e7 and (abs(number) >= 1000 or number.is_integer())
+    return f"{number:.0f}" if is_whole else f"{number:.4g}"
 
 
 def _shape(name: str, real: pd.Series, shared: pd.Series) -> dict[str, Any]:
