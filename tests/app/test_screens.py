@@ -200,6 +200,27 @@ def test_a_bug_shows_a_page_with_the_policy(page, monkeypatch):
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
+def test_a_sheet_and_dates_are_chosen_by_a_click(page, tmp_path):
+    pytest.importorskip("openpyxl")
+    with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
+        pd.DataFrame({"note": ["x"]}).to_excel(book, sheet_name="Notes", index=False)
+        people(5).to_excel(book, sheet_name="People", index=False)
+    work = page.work("book.xlsx", (tmp_path / "book.xlsx").read_bytes())
+    assert "1 rows, 1 columns" in text_of(page.get(f"{work}/table"))
+    assert "5 rows, 5 columns" in text_of(page.post(f"{work}/table", {"sheet": "People"}))
+    rng = np.random.default_rng(0)
+    days = pd.to_datetime([f"{y}-{m}-{d}" for y, m, d in rng.integers((1970, 1, 1), (2000, 13, 13), (900, 3))])
+    work = page.work("a.csv", as_csv(people().assign(born=days.strftime("%d/%m/%Y"))))  # or months first
+    found = page.post(f"{work}/columns", {"role sex": "sensitive"})
+    assert "born holds dates such as 12/31/2026" in text_of(found)
+    change = re.search(r'value="([^"]*)">born holds dates such as 31/12/2026<', found.text)
+    found = page.post(f"{work}/columns", {"role sex": "sensitive", "do": unescape(change[1])})
+    assert "born holds dates such as" not in text_of(found)
+    kept = next(work for work in page.desk.works.values() if work.name == "a.csv")
+    assert (kept.frame["born"] == days).all()
+    assert kept.roles == {"sex": "sensitive"}
+
+
 def test_a_sensitive_number_is_cut(page):
     rng = np.random.default_rng(0)
     frame = people().assign(age=rng.integers(18, 90, 900), twice=lambda t: 2 * t["start"] + 1)

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,11 @@ from fairflows.table.table import Table
 _BARS = 12
 _FREQUENT = 5
 _REMEDY = re.compile(
-    r"\b(drop|identifier|keep_numbers|merge_small|cuts)="
+    r"\b(drop|identifier|keep_numbers|merge_small|cuts|dates)="
     r"(\[.*?\]|\{.*?\}|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+)"
 )
 _IN_BRACKETS = re.compile(
-    r"\s*\((?:drop|identifier|household|keep_numbers|merge_small|cuts|missing_\w+)=[^()]*\)"
+    r"\s*\((?:drop|identifier|household|keep_numbers|merge_small|cuts|dates|missing_\w+)=[^()]*\)"
     r"|: cuts=.*?--groups \S+(?=\.)"
 )
 
@@ -157,6 +158,9 @@ def _remedies(text: str) -> list[tuple[str, dict[str, Any]]]:
             found.append(_person(given))
         elif name == "cuts":
             found += [(f"Cut {column} at {at[0]:g}", {"cuts": given}) for column, at in given.items()]
+        elif name == "dates":
+            forms = {column: datetime(2026, 12, 31, 18, 30).strftime(form) for column, form in given.items()}
+            found += [(f"{column} holds dates such as {form}", {"dates": given}) for column, form in forms.items()]
         elif name == "keep_numbers":
             found.append((f"{', '.join(given)} is a measurement", {"roles": dict.fromkeys(given, "number")}))
         else:

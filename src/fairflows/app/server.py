@@ -10,6 +10,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -36,7 +37,7 @@ from fairflows.certificate.releases import recorded_releases
 from fairflows.exceptions import DataError
 from fairflows.result import MODEL, open_watch, read_run, watch_persons
 from fairflows.storage import load
-from fairflows.table.reading import TextFormat
+from fairflows.table.reading import TextFormat, sheets_of
 from fairflows.watching.watch import Watch
 from fairflows.watching.watch_words import curve, lines
 
@@ -250,16 +251,18 @@ def serve(file: Path | None, *, port: int = 0, browser: bool = True, say: Callab
 def _table_screen(work: Work) -> dict[str, Any]:
     try:
         frame = work.frame
+        sheets = sheets_of(work.path) if work.kind == "excel" else []
         lines = frame.head(_SAMPLE_LINES).astype(object).fillna("")
-        return {"frame": lines, "n": len(frame), "notes": work.notes}
+        return {"frame": lines, "n": len(frame), "notes": work.notes, "sheets": sheets}
     except DataError as error:
         said = str(error).replace(str(work.path), work.name)
-        return {"frame": None, "n": 0, "notes": [], "error": said}
+        return {"frame": None, "n": 0, "notes": [], "sheets": [], "error": said}
 
 
 def _read_again(work: Work, form: Mapping[str, str]) -> str:
     separator = {"tab": "\t"}.get(form.get("separator", ""), form.get("separator", ""))
-    how = TextFormat(separator or None, form.get("encoding") or None, form.get("decimal") or None)
+    encoding, decimal, sheet = (form.get(name) or None for name in ("encoding", "decimal", "sheet"))
+    how = TextFormat(separator or None, encoding, decimal, sheet, work.text_format.dates)
     work.changed(text_format=how, roles={})
     return "table"
 
@@ -289,7 +292,9 @@ def _change_columns(work: Work, form: Mapping[str, str]) -> str:
         settings["not_kept"] = shown - kept
     cuts = {name: _numbers(text, name) for name in names if (text := form.get(f"cuts {name}", "").strip())}
     changes["cuts"] = cuts | changes.get("cuts", {})
-    allowed = {"missing_group", "missing_label", "merge_small", "cuts"}
+    if "dates" in changes:
+        changes["text_format"] = replace(work.text_format, dates={**work.text_format.dates, **changes["dates"]})
+    allowed = {"missing_group", "missing_label", "merge_small", "cuts", "text_format"}
     work.changed(**settings, **{name: value for name, value in changes.items() if name in allowed})
     return "target" if form.get("do") == "next" else "columns"
 

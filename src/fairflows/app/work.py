@@ -77,9 +77,8 @@ class Work:
         how = (self.text_format, person)
         with self.lock:
             if self._read is None or self._read[0] != how:
-                given = self.text_format if self.kind == "csv" else None
                 with self._noting() as self.notes:
-                    self._read = how, read_with_formats(self.path, identifier=person, text_format=given)
+                    self._read = how, read_with_formats(self.path, identifier=person, text_format=self.text_format)
             return self._read[1]
 
     def named(self, role: str) -> list[str]:

@@ -310,6 +310,12 @@ def _in_utf8(path: Path, encoding: str) -> pa.Buffer:
         return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b"")
 
 
+def sheets_of(path: Path) -> list[str]:
+    """Return the names of the sheets of a workbook."""
+    with reading(path), pd.ExcelFile(path) as book:
+        return list(map(str, book.sheet_names))
+
+
 def _sheet(path: Path, name: str | None = None) -> pa.Buffer:
     """Return a sheet of a workbook, by default the first, as a CSV file. Needs the extra ``fairflows[excel]``."""
     try:

@@ -108,7 +108,7 @@ def _detection(real: pd.DataFrame, shared: pd.DataFrame, seed: int) -> float:
 def _round_starts(low: float, high: float) -> FloatArray:
     """Return the starts of at most `_BARS` ranges of equal width, which are multiples of 1, 2, 2.5 or 5 times 10^k."""
     width = max((high - low) / (_BARS - 1), 1e-300)
-    power = 10.0 ** np.floor(np.log10(width))
+    power = float(10.0 ** np.floor(np.log10(width)))
     step = next(step for step in (power, 2 * power, 2.5 * power, 5 * power, 10 * power) if step >= width)
     return step * np.arange(np.floor(low / step), np.floor(high / step) + 1)
 
@@ -118,8 +118,8 @@ def _short(value: Any) -> str:
     if not isinstance(value, float | np.floating):
         return str(value)
     number = float(value)
-    is_whole = 1000 <= abs(number) < 1e7 or number == round(number, 0)
-    return f"{number:.0f}" if is_whole and abs(number) < 1e7 else f"{number:.4g}"
+    is_whole = abs(number) < 1e7 and (abs(number) >= 1000 or number.is_integer())
+    return f"{number:.0f}" if is_whole else f"{number:.4g}"
 
 
 def _shape(name: str, real: pd.Series, shared: pd.Series) -> dict[str, Any]:
