@@ -257,3 +257,10 @@ def test_persons_with_all_of_their_rows_are_drawn_again(tmp_path):
     assert ff.check(tmp_path / "2")
     new = ff.Table(known_tables.histories(50, 3).drop(columns="repaid"), **roles | {"label": None})
     assert "shift" in two.release.transform(new)
+
+
+def test_a_table_of_other_persons_alone_is_refused(results, months):
+    """It was an error of the division by no persons."""
+    others = months[0].assign(person=[f"other {i}" for i in range(len(months[0]))])
+    with pytest.raises(DataError, match="No person of group 'f' is in all releases"):
+        ff.share(table(others), again=results[1][0])

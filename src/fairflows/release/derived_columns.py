@@ -167,7 +167,10 @@ def relations(computed: Sequence[Derived]) -> list[str]:
     for found in computed:
         if isinstance(found, Lookup):
             by_source.setdefault(found.source, []).append(str(found.column))
-    lookups = [f"{', '.join(sorted(columns))} follow from {source}" for source, columns in by_source.items()]
+    lookups = [
+        f"{', '.join(sorted(columns))} {'follows' if len(columns) == 1 else 'follow'} from {source}"
+        for source, columns in by_source.items()
+    ]
     return [*(str(found) for found in computed if isinstance(found, Formula)), *lookups]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import secrets
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from sklearn.base import clone
@@ -21,6 +22,7 @@ from fairflows.release.fit_arguments import FitArguments
 from fairflows.release.fitted_cells import FittedCells
 from fairflows.release.release import Release
 from fairflows.release.released_table import FEW, ReleasedTable
+from fairflows.table.columns import shown
 from fairflows.table.domain import Outside
 from fairflows.table.panels import Panels
 from fairflows.table.table import Table
@@ -90,6 +92,7 @@ def draw_again(
     again.plan_ = release.plan_
     again.origin_ = origin
     again.table_ = known_now.again(table, persons, group, cells, release.key_)
+    _check_shared_persons(again.table_, release.groups_)
     again.ledger_ = copy.deepcopy(release.ledger_)
     again.ledger_.use(table.X, persons)
     _warn_of_few(known, again.table_)
@@ -118,6 +121,17 @@ def _cells(release: Release, known: ReleasedTable, table: Table, group: Cells) -
         cells[new] = release.encoder_.cells(rows)
         rows.outside.warn()
     return cells, Rows(table.X, {}, Outside(len(table)), group, table.persons)
+
+
+def _check_shared_persons(now: ReleasedTable, groups: Sequence[Hashable]) -> None:
+    """Raise where no person of a group is in all releases, about whom they are stated together."""
+    assert now.together is not None
+    for group, n in zip(groups, now.together.counts.sum(axis=1).tolist(), strict=True):
+        if not n:
+            raise DataError(
+                f"No person of group {shown(group)} is in all releases from these cells, so that nothing can be stated "
+                "about them together: share the table by itself, without again."
+            )
 
 
 def _warn_of_few(before: ReleasedTable, now: ReleasedTable) -> None:
