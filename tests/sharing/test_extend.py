@@ -136,7 +136,7 @@ def test_later_persons_are_encoded_and_watched(months, results):
 
 def test_cells_are_cut_further_twice(months, results, tmp_path):
     first = results[1][0]
-    second = ff.share(table(months[1]), again=first, extend=True, target=0.18).save(tmp_path / "2")
+    second = ff.share(table(months[1]), again=first, extend=True, target=0.165).save(tmp_path / "2")
     rows = months[2].assign(shift=np.arange(len(months[2])) % 3)
     third = ff.share(table(rows), again=second, extend=True, target=0.5).save(tmp_path / "3")
     leaves = third.release.released_table.leaves

@@ -75,7 +75,7 @@ class Label:
         """Warn that some classes have no score of their own, because no person who `what` has them."""
         if self.classes is not None and is_rare.any():
             counts = np.bincount(self.values, minlength=len(self.classes))[is_rare]
-            rare = ", ".join(f"{shown(c)} ({n:,})" for c, n in zip(self.classes[is_rare], counts, strict=True))
+            rare = ", ".join(f"{shown(c)} ({n:,})" for c, n in zip(self.classes[is_rare].tolist(), counts, strict=True))
             warn_user(
                 f"Classes of the label are too rare to be among the persons who {what} (rows): {rare}. They "
                 "have no score of their own, and are drawn with the rest."
