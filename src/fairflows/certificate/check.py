@@ -202,7 +202,7 @@ def _check_statements(c: Certificate) -> Iterator[Result]:
             elif statement.of:
                 why = "beside those of the groups they would tell counts of few persons"
             text = f"{letter} = {rounded_up(statement.distance, 6)}. Its counts are not printed, because {why}."
-            yield Result(f"bound, {statement.name}", "note", text)
+            yield Result(f"bound, {_said(statement, c)}", "note", text)
         elif statement.about == "table":
             yield from _compared(c, statement, table_statement(_counts_of(statement), statement.persons))
         elif statement.by == "blocks":

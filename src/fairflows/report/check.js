@@ -313,7 +313,7 @@ function* checkStatements(c) {
   for (const s of c.statements) {
     if (isUnknown(s)) yield result(`bound, ${s.about}`, "UNKNOWN", "This page does not know statements of this kind.");
     else if (["narrow blocks", "mixed blocks"].includes(s.by)) yield result(`bound, ${saidOf(s, c)}`, "UNKNOWN", `It states ${s.distance.toFixed(6)}. This page does not compute it again; \`fairflows check\` does.`);
-    else if (s.by === "undisclosed") yield result(`bound, ${isOfSome(s) ? saidOf(s, c) : s.about}`, "note", `It states ${s.distance}. Its counts are not printed, because they would tell of few persons.`);
+    else if (s.by === "undisclosed") yield result(`bound, ${saidOf(s, c)}`, "note", `It states ${s.distance}. Its counts are not printed, because they would tell of few persons.`);
     else if (s.about === "table") yield* compared(c, s, tableStatement(s.counts, s.persons), 0);
     else if (s.by === "blocks") yield* compared(c, s, blocksStatement(s), TOLERANCE_OF_DRAWS);
     else if (s.about === "population") yield* compared(c, s, heldOutStatement(s), 0);
@@ -348,7 +348,7 @@ const isWithin = (s, met) => (met === null ? s.distance < 1 : met);
 
 function saidOf(s, c) {
   const unit = c.released === "panel" ? "all rows of a random person" : `a random ${s.law}`;
-  const about = s.about === "population" ? unit : `${s.about}, ${unit}`;
+  const about = (s.about === "population" ? unit : `${s.about}, ${unit}`) + (isOfSome(s) ? `, of ${s.of.join(" and ")}` : "");
   return s.given === null ? about : `${about} given label ${s.given}`;
 }
 
