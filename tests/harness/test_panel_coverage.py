@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from panels import PANELS, PanelKinds
+from panel_populations import PANELS, PanelKinds
 from scipy.stats import beta
 
 import fairflows as ff

@@ -85,7 +85,7 @@ def contents(name="town", **values):
         "data": {
             "name": name, "rows": 2000, "sensitive": name, "labels": [name], "split": "", "groups": groups,
             "group_names": {name: name, "m": "men"}, "rate_names": [f"P({name} = 1)"],
-            "notes": [name], "public_notes": [name],
+            "notes": [name], "public_notes": [name], "first": [name],
             "rates_are_public": True,
             "columns": [{"name": name, "kind": "categorical", "values": 3, "missing": 0, "range": name}],
         },

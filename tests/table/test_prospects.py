@@ -84,7 +84,7 @@ def test_a_sensitive_column_of_numbers_is_to_be_cut():
     (said,) = said_of("age", table)
     assert "(cuts={'age': [44.5]})" in said
     with pytest.raises(
-        ff.DataError, match=r"50 different values.* cuts=\{'age': \[44\.5\]\}\)\. The smallest, age = \d+, has 24"
+        ff.DataError, match=r"50 different values.*\(cuts=\{'age': \[44\.5\]\}\)\. The smallest, age = \d+, has 24"
     ):
         ff.share(table)
     cut = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age", cuts={"age": [44.5]})

@@ -200,8 +200,7 @@ def test_a_stream_reads_only_what_is_asked_for_and_refuses_other_columns(tmp_pat
     assert list(next(batches(path, ["x", "zip"]))) == ["x", "zip"]
     with pytest.raises(DataError, match="needed column 'y' is not in the table"):
         next(batches(path, ["y"]))
-    with pytest.raises(DataError, match="the table has no rows"):
-        next(batches(written(tmp_path / "no.csv", "a,b\n"), ["a"]))
+    assert list(batches(written(tmp_path / "no.csv", "a,b\n"), ["a"])) == [], "a night without rows"
     assert list(read_frame(tmp_path / "no.csv")) == ["a", "b"]
 
 

@@ -52,9 +52,6 @@ KNOWN_SHARES = (0.01, 0.1, 0.5)
 REFUTED_BELOW = 0.001
 """A p-value below it means that new persons contradict the law of blocks."""
 
-Way = Annotated[str, Meta(pattern=f"^({'|'.join(sorted({by for ways in FOUND_BY.values() for by in ways}))})$")]
-"""How a number was found; `FOUND_BY` says of what."""
-
 Probability = Annotated[float, Meta(ge=0, le=1)]
 """A probability, or a distance Δ."""
 
@@ -191,7 +188,7 @@ class Statement:
     """
 
     about: Subject
-    by: Way
+    by: str
     law: Law = "row"
     given: str | None = None
     group: str | None = None

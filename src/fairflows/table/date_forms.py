@@ -75,7 +75,10 @@ def proposed_forms(texts: pa.Array) -> list[str]:
 
 def distinct(forms: Sequence[str]) -> list[str]:
     """Return forms without those that only leave out zeros that another form of them writes."""
-    return [form for form in forms if _padded(form) == form or _padded(form) not in forms]
+    with_most_zeros: dict[str, str] = {}
+    for form in sorted(forms, key=lambda form: form.count("%-")):
+        with_most_zeros.setdefault(_padded(form), form)
+    return [form for form in forms if with_most_zeros[_padded(form)] == form]
 
 
 def variants(form: str) -> list[str]:
