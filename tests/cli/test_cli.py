@@ -68,16 +68,16 @@ def test_version_and_help(run):
 
 
 DAMAGES = [cut_off, cut_out, doubled, flipped, swapped]
-COMMANDS = ["share", "encode", "certify", "check", "verify", "audit", "describe", "demo", "reproduce", "watch"]
+COMMANDS = ["share", "encode", "certify", "check", "verify", "audit", "describe", "demo", "reproduce", "watch", "app"]
 
 
 def test_there_are_no_other_commands_and_few_options():
     commands = get_command(app).commands
     assert sorted(commands) == sorted(COMMANDS)
     reading = {"separator", "encoding", "decimal", "categorical", "missing_label", "missing_group", "groups", "drop"}
-    reading |= {"merge_small", "rules", "most_rows", "sample", "household", "keep_numbers", "time", "sheet", "dates"}
+    reading |= {"merge_small", "rules", "most_rows", "sample", "household", "keep_numbers", "time", "sheet", "dates", "uncut"}
     for command in commands.values():
-        assert len({option.name for option in command.params} - reading) <= 19
+        assert len({option.name for option in command.params} - reading) <= 23
 
 
 def test_describe(run, tmp_path):

@@ -75,7 +75,7 @@ def test_linked_rows_are_said_first_to_be_uncovered_where_every_row_has_a_cell(r
         (lambda rows: rows.assign(person=rows["person"].where(rows.index > 2)), [], "'person' must name a person in"),
         (lambda rows: rows.assign(year="in " + rows["year"].astype(str)), [], "'year' must hold numbers or times"),
         (lambda rows: rows.assign(year=rows["year"].where(rows.index > 2)), [], "'year' must be known in every row"),
-        (lambda rows: rows.assign(sex=["f", "m"] * (len(rows) // 2) + ["f"] * (len(rows) % 2)), [], "option --unit"),
+        (lambda rows: rows.assign(sex=["f", "m"] * (len(rows) // 2) + ["f"] * (len(rows) % 2)), [], "(--unit row)"),
         (lambda rows: rows, ["--rule", "pay >= previous.pay"], "of 590 rows break it"),
     ],
     ids=["no person", "no time", "a gap in time", "two groups", "a rule"],

@@ -103,4 +103,4 @@ def test_bad_input_is_refused_and_nothing_is_written(change, options, said, run,
 def test_two_files_need_the_column_that_links_them(run, folder, tmp_path):
     files = [folder / "patients.csv", "--with", folder / "visits.csv"]
     _, _, err = run("share", *files, "--sensitive", "sex", "-o", tmp_path / "out", ends=2)
-    assert "option --id" in err
+    assert "(--id ...)" in err

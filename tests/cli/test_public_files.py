@@ -16,7 +16,7 @@ def rows(seed=0, label="CANARYlabel", n=N):
     """Rows with canaries: texts and numbers of one person, of small groups, and of columns that are not shared."""
     rng, one = np.random.default_rng(seed), np.arange(n) == n // 2
     sex = rng.choice(["f", "m"], n).astype(object)
-    sex[:9], sex[9:30] = "CANARYrace", "CANARYother"
+    sex[:39], sex[39:78] = "CANARYrace", "CANARYother"
     age = rng.integers(18, 80, n)
     moment = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D")
     town = pd.Categorical(np.where(one, "CANARYtown", rng.choice(["Ulm", "Bonn", "Köln"], n)))

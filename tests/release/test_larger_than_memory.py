@@ -54,7 +54,7 @@ def test_what_was_counted_in_a_sample_alone_is_refused(run, tmp_path):
     code, _, err = run(
         "share", tmp_path / "rows.csv", "--sample", 2500, "--method", "cells", "--target", 0.4, *settings
     )
-    assert (code, "method='tree'" in err) == (2, True), err
+    assert (code, "(--method tree)" in err) == (2, True), err
     assert not (tmp_path / "out").exists()
 
 

@@ -159,7 +159,7 @@ def test_columns_stand_beside_shared_ones_inside_alone():
     assert (
         'title="c: 30.0 %, shared 15.0 %"><i style="height:75.0%"></i><i style="height:37.5%"></i>' in shown.to_html()
     )
-    assert "a … c; shares differ by 15.0 %" in shown.to_html()
+    assert "shares differ by 15.0 %" in shown.to_html()
     assert "original beside shared" not in shown.to_html(public=True)
 
 

@@ -78,10 +78,10 @@ def test_usefulness_draws_each_column():
 
 @pytest.mark.parametrize("measure", ["accuracy", "strength"])
 def test_a_frontier_draws_models_and_means(measure):
-    frame = pd.DataFrame({"strength": [0.0, 0.0, 1.0, 1.0], "seed": [0, 1, 0, 1], "delta": [0.4, 0.5, 0.1, 0.2]})
+    frame = pd.DataFrame({"strength": [0.0, 0.0, 1.0, 1.0], "seed": [0, 1, 0, 1], "distance": [0.4, 0.5, 0.1, 0.2]})
     frame = frame.assign(accuracy=[0.9, 0.8, 0.7, 0.6]) if measure == "accuracy" else frame
     axes = Frontier([], frame).plot()
     assert axes.get_ylabel() == measure
-    np.testing.assert_allclose(axes.collections[0].get_offsets(), frame[["delta", measure]])
+    np.testing.assert_allclose(axes.collections[0].get_offsets(), frame[["distance", measure]])
     means = np.array(axes.lines[0].get_xydata())
     np.testing.assert_allclose(means[:, 0], [0.45, 0.15])

@@ -90,7 +90,7 @@ def test_only_an_earlier_result_is_replaced_and_only_when_asked(shared, tmp_path
     ],
 )
 def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
-    run = {"format": 1, "sensitive": ["sex"], "rows": 9, "random_state": 0}
+    run = {"format": 1, "sensitive": ["sex"], "columns": ["age"], "rows": 9, "random_state": 0}
     (tmp_path / "run.json").write_text(json.dumps(run))
     assert read_run(tmp_path).missing_label == "error"
     (tmp_path / "run.json").write_text(json.dumps({**run, **change}))

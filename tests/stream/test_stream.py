@@ -139,7 +139,6 @@ def test_text_and_dates_of_a_file_come_back_as_they_were_written(tmp_path):
         (lambda f: f.drop(columns="age"), "'age' is not in the table"),
         (lambda f: f.drop(columns="sex"), "'sex' is not in the table"),
         (lambda f: f.assign(sex="x"), "must be one of the groups"),
-        (lambda f: f.iloc[:0], "the table has no rows"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_leaves_no_file(change, message, frame, flow, tmp_path):
@@ -147,6 +146,13 @@ def test_what_does_not_fit_is_refused_and_leaves_no_file(change, message, frame,
     with pytest.raises(DataError, match=message):
         encode_file(flow, source, tmp_path / "z.parquet", sensitive="sex", identifier="person")
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+@pytest.mark.parametrize("target", ["z.csv", "z.parquet"])
+def test_a_file_without_a_row_gives_one_without_a_row(target, frame, flow, tmp_path):
+    source = write(frame.iloc[:0], tmp_path / "a.parquet")
+    assert encode_file(flow, source, tmp_path / target, sensitive="sex", identifier="person") == 0
+    assert list(read(tmp_path / target)) == list(flow.get_feature_names_out())
 
 
 @pytest.mark.parametrize("target", ["z.csv", "z.parquet"])

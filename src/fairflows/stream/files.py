@@ -87,6 +87,7 @@ def encode_file(
     int
         The number of encoded rows.
     """
+    model = fitted_model(model)
     source, target, found = Path(source), Path(target), BatchFindings() if found is None else found
     check_file(target, source)
     check_record()
