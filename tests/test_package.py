@@ -141,13 +141,14 @@ def test_the_public_names_stand_in_one_list_of_at_most_40():
 
 
 def test_public_names_and_submodules_load_on_first_use():
-    """And none of those in this list needs torch; a certificate's words no scikit-learn."""
+    """And none of those in this list needs torch, `share` among them; a certificate's words no scikit-learn."""
     code = (
         "import sys, fairflows as ff\n"
         "print([name for name in sys.modules if name.startswith('fairflows.')])\n"
         "import fairflows.report.statement_words\n"
         "print([name for name in ('torch', 'sklearn') if name in sys.modules])\n"
         "import fairflows.table.examples\n"
+        "import fairflows.sharing, fairflows.stream.files, fairflows.certificate.check, fairflows.watching.watch\n"
         "print(ff.bounds.hoeffding_radius(9, 0.05) > 0, ff.paper.datasets is not None, 'torch' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,7 +7,8 @@ from scipy.stats import multivariate_normal, norm
 from torch.distributions import MultivariateNormal
 
 from fairflows.density import KnownDensity, MixtureDensity
-from fairflows.density.noisy_rows import Gap, NoisyRows
+from fairflows.density.gap import Gap
+from fairflows.density.noisy_rows import NoisyRows
 
 
 def heaped(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-r"""The law of noisy rows, from the values behind the noise; and how far a density is from it.
+r"""The law of noisy rows, from the values behind the noise.
 
 A codec hides a column's grid and heaps under noise: u within the step of a value, and σ·N(0, 1) in model space. The law
 of the noise is no secret, so the law of a noisy column follows from the values: each stands for an interval of model
@@ -16,14 +16,9 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from jaxtyping import Float
 from scipy.ndimage import gaussian_filter1d
 from scipy.special import logsumexp
-from sklearn.ensemble import HistGradientBoostingClassifier
-
-from fairflows.density.base import Density
-from fairflows.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,8 +28,6 @@ _BINS = 2**12  # of each column's law; about a thousandth of the training range 
 _SMOOTHEST = 12  # bins: a density's columns are not resolved further
 _MOST_ROWS = 5_000  # whose noise kernels make up the law of whole rows
 _AT_A_TIME = 2_000  # rows whose distances from all of these are computed together
-_MOST_LEARNT = 20_000  # rows that a density is told from
-_QUANTILE = 1.645  # of the normal law: a gap is larger than the lower bound with 95 % confidence
 
 
 @dataclass(frozen=True)
@@ -120,48 +113,3 @@ def _distribution(
     after = np.cumsum(counts) / len(low)
     knots = np.column_stack([starts, np.maximum(high[first], starts + 1e-12)]).ravel()
     return np.interp(at, knots, np.column_stack([after - counts / len(low), after]).ravel(), left=0, right=1)
-
-
-@dataclass(frozen=True)
-class Gap:
-    """The distance of a density from the truth that a classifier found."""
-
-    distance: float  # its advantage on held-out rows, an estimate of a lower bound on TV(p̂_a, p_a)
-    lower: float  # the distance is larger than this with 95 % confidence
-
-    @classmethod
-    def measure(
-        cls,
-        density: Density,
-        low: Float[FloatArray, "n D"],
-        high: Float[FloatArray, "n D"],
-        sigma: Float[FloatArray, " D"],
-        x: Float[FloatArray, "n D"],
-        held: Float[FloatArray, "_ D"],
-    ) -> Self:
-        """Tell rows x, whose values stand for intervals, from draws; judge it on held-out rows.
-
-        Half of the rows are the values behind the noise, from the others a classifier learns.
-        """
-        half = len(x) // 2
-        n_draws = min(_MOST_LEARNT, half), min(_MOST_LEARNT, len(held))
-        with torch.no_grad():
-            draws = density.sample(max(N_DRAWS, sum(n_draws)), torch.Generator().manual_seed(1)).double().numpy()
-        law = NoisyRows(low[:half], high[:half], sigma, draws)
-
-        def told(rows: Float[FloatArray, "n D"]) -> Float[FloatArray, "n features"]:
-            with torch.no_grad():
-                log_p = density.log_prob(torch.as_tensor(rows, dtype=torch.float32)).numpy()
-            ratios = law.column_ratios(rows)
-            return np.column_stack([rows, ratios, ratios.sum(axis=1), log_p])
-
-        real, drawn = told(x[half:][: n_draws[0]]), told(draws[: n_draws[0]])
-        with one_thread():
-            trees = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, random_state=0)
-            trees.fit(np.concatenate([real, drawn]), np.repeat([1, 0], [len(real), len(drawn)]))
-            says_real = [
-                trees.predict(told(part)).mean() for part in (held[: n_draws[1]], draws[n_draws[0] : sum(n_draws)])
-            ]
-        distance = float(says_real[0] - says_real[1])
-        variance = sum(p * (1 - p) for p in says_real) / n_draws[1]
-        return cls(max(0.0, distance), max(0.0, distance - _QUANTILE * variance**0.5))

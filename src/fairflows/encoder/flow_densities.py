@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fairflows.bijection import AutoregressiveSpline, Bijection, Zuko
 from fairflows.density import Density, FlowDensity, GroupDensities, KnownDensity, MixtureDensity
 from fairflows.density.base import FreshNoise, InModelSpace
-from fairflows.density.noisy_rows import Gap
+from fairflows.density.gap import Gap
 from fairflows.encoder.base import label_values
 from fairflows.encoder.rows import FloatArray, Groups, TrainingRows
 from fairflows.exceptions import DataError, warn_user
