@@ -33,7 +33,6 @@ from typing import ClassVar
 
 import joblib
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, clone
@@ -44,6 +43,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, TargetEncoder
 
+from fairflows.arrays import NDArray
 from fairflows.bounds import blocks_upper_bound, cell_radius, cell_upper_bound, fare_upper_bound
 from fairflows.bounds.cells import total_variation
 from fairflows.encoder.base import Encoder
@@ -58,8 +58,8 @@ from fairflows.paper.folktables import load_acs_income
 from fairflows.table.domain import Codes
 from fairflows.table.table import Table
 
-Ints = npt.NDArray[np.intp]
-Floats = npt.NDArray[np.float64]
+Ints = NDArray[np.intp]
+Floats = NDArray[np.float64]
 
 DELTA = 0.05
 CHANCE = 0.7  # that the certificate of a chosen setting comes out within the bound it was chosen for

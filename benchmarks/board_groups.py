@@ -47,6 +47,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, TargetEncoder
 
 import fairflows as ff
+from fairflows.arrays import NDArray
 from fairflows.bounds.lower_bounds import clopper_pearson_lower, clopper_pearson_upper
 from fairflows.encoder.base import Encoder
 from fairflows.paper import load_acs_income
@@ -58,7 +59,7 @@ RACES = {0: "white", 1: "black", 5: "Asian", 8: "two or more"}  # codes of the c
 AIM = 0.3  # for the gap
 COLUMNS = ["method", "setting", "validation", "validation_gap", "accuracy", "gap", "certified", "counted", "seconds"]
 
-Answers = npt.NDArray[np.intp]
+Answers = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from scipy.special import logit
@@ -35,6 +34,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fairflows import FairFlow, Table, load_adult
+from fairflows.arrays import NDArray
 from fairflows.bijection import RealNVP, StackedMLP
 from fairflows.density import Density, GroupDensities
 from fairflows.density.base import FreshNoise
@@ -66,7 +66,7 @@ from fairflows.paper.gaussians import make_gaussians
 from fairflows.table.persons import Persons
 from fairflows.training.loop import GroupRows, TrainingSettings, train
 
-Array = npt.NDArray[np.float64]
+Array = NDArray[np.float64]
 
 ALPHA = 0.05  # of the logit, in the paper and in our codec
 N_DRAWS = 40_000

@@ -17,7 +17,7 @@ SOURCE = Path(fairflows.__file__).parent
 
 # Imports go one way: a module may import from its own part and from earlier ones.
 ORDER = [
-    "exceptions", "threads", "bounds", "display", "report", "table", "codec", "bijection", "steps", "density",
+    "exceptions", "threads", "arrays", "bounds", "display", "report", "table", "codec", "bijection", "steps", "density",
     "training", "encoder", "release", "storage", "certificate", "attack", "worth", "tradeoff", "explain", "stream",
     "watching", "report.page", "exports", "result", "sharing", "app", "paper", "cli",
 ]  # fmt: skip

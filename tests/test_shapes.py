@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 import typing
 
 import numpy as np
@@ -54,3 +55,12 @@ def test_shapes_can_be_read(name):
             if isinstance(text, str) and any(f"{kind}[" in text for kind in ("Float", "Int", "Bool", "Shaped")):
                 hint = eval(text, {**vars(typing), **vars(module)})
                 assert has_shape(hint), f"{function.__qualname__}, {of}: {text}"
+
+
+def test_no_shape_stands_around_an_alias_that_numpy_computes_late():
+    """NumPy 2.5 made `numpy.typing.NDArray` an alias that jaxtyping cannot read: the package could not be imported."""
+    late = re.compile(
+        r"(Float|Int|Bool|Shaped)\[npt\.|^\w+(: TypeAlias)? = npt\.|^from numpy\.typing import .*NDArray", re.M
+    )
+    assert late.search("Places = npt.NDArray[np.intp]")
+    assert [module.name for module in MODULES if late.search(module.read_text())] == []

@@ -24,6 +24,7 @@ import pandas as pd
 from scipy.sparse import csr_matrix
 from scipy.special import expit, logit, ndtri
 
+from fairflows.arrays import NDArray
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import (
     check_features,
@@ -42,9 +43,9 @@ from fairflows.table.grid import MAX_STEPS, Grid, find_grid
 from fairflows.table.keys import Key, Secret, new_key
 from fairflows.table.persons import Persons
 
-Array = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 MARGIN = 1e-6
 """Noise stays this far from both ends of its step, in steps, so that rounding in a flow cannot move a value to the next

@@ -24,6 +24,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
+from fairflows.arrays import NDArray
 from fairflows.encoder.base import Encoder, fitted_model, label_values
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.rows import Rows
@@ -33,7 +34,7 @@ from fairflows.table.frames import Frame, TableLike, to_pandas
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role, Table
 
-Array = npt.NDArray[np.float64]
+Array = NDArray[np.float64]
 Accepts = Callable[[Array], npt.NDArray[np.bool_]]
 
 _N_DRAWS = 10_000

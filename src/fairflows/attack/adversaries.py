@@ -29,6 +29,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from fairflows.arrays import NDArray
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound
 from fairflows.encoder.base import Encoder, Inversion
 from fairflows.encoder.fair_matching import CombinationModel, ExactLaw, combinations_of_encoded, inverse_map
@@ -38,8 +39,8 @@ from fairflows.table.grid import Grid, find_grid
 from fairflows.table.keys import content_hashes
 from fairflows.threads import one_thread
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.intp]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
 Constraint = Callable[[pd.DataFrame], Any]
 Make = Callable[[int, int, int], ClassifierMixin]
 """Makes a classifier for a seed, a number of rows to learn from and a number of groups among them."""

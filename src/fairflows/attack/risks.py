@@ -18,12 +18,13 @@ from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, QuantileTransformer
 
+from fairflows.arrays import NDArray
 from fairflows.attack.views import View
 from fairflows.exceptions import DataError
 from fairflows.table.columns import has_order
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float32]
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
 
 _TARGETS = 1_000  # persons, of either kind, that are attacked
 _MOST_ROWS = 20_000  # of the shared table that an adversary looks through

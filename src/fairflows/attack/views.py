@@ -12,10 +12,11 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from fairflows.arrays import NDArray
 from fairflows.table.columns import distinct_values, floats, has_order
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 
 def as_floats(frame: pd.DataFrame) -> FloatArray:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
+from fairflows.arrays import NDArray
 from fairflows.bounds.arguments import FloatArray
 from fairflows.bounds.blocks import checked_blocks
 from fairflows.exceptions import DataError

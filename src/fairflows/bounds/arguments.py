@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fairflows.arrays import NDArray
 from fairflows.exceptions import DataError
 
 FloatArray = NDArray[np.float64]

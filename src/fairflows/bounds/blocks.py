@@ -19,9 +19,10 @@ from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import binom
 
+from fairflows.arrays import NDArray
 from fairflows.bounds.arguments import FloatArray, checked_delta
 from fairflows.exceptions import DataError
 

@@ -15,8 +15,9 @@ import math
 
 import numpy as np
 from jaxtyping import Bool, Float
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fairflows.arrays import NDArray
 from fairflows.bounds.arguments import (
     FloatArray,
     checked_counts,

@@ -14,8 +14,9 @@ from itertools import combinations
 
 import numpy as np
 from jaxtyping import Bool, Float
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fairflows.arrays import NDArray
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_table, plain, smallest_true
 from fairflows.exceptions import DataError
 

@@ -11,9 +11,10 @@ from itertools import combinations
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, ndtr
 
+from fairflows.arrays import NDArray
 from fairflows.bounds.arguments import FloatArray, Numbers, checked_counts
 from fairflows.bounds.cells import total_variation
 from fairflows.exceptions import DataError

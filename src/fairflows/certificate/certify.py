@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from fairflows import __version__
+from fairflows.arrays import NDArray
 from fairflows.bounds.ages import halves, rank_p_value, spread_within
 from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_draws, delta_of_look
 from fairflows.bounds.blocks import blocks_p_value
@@ -53,7 +53,7 @@ from fairflows.table.table import Table
 if TYPE_CHECKING:
     from fairflows.attack.auditing import Audit
 
-Counts = npt.NDArray[np.int64]
+Counts = NDArray[np.int64]
 
 MONTE_CARLO_DELTA = 0.001
 """δ of a bound by draws from a model: of the draws, and not of the persons."""

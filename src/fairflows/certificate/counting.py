@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fairflows.arrays import NDArray
 from fairflows.bounds.cells import FEWEST_PERSONS, cells_to_merge, has_few_persons
 from fairflows.certificate.statements import CellCounts
 
-Counts = npt.NDArray[np.int64]
+Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

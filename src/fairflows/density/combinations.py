@@ -14,8 +14,9 @@ from typing import Self
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
+
+from fairflows.arrays import NDArray
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 from jaxtyping import Float
 from scipy.ndimage import gaussian_filter1d
 from scipy.special import logsumexp
 
-FloatArray = npt.NDArray[np.float64]
+from fairflows.arrays import NDArray
+
+FloatArray = NDArray[np.float64]
 
 N_DRAWS = 50_000
 """From each density, whose columns are compared with the rows'."""

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fairflows.arrays import NDArray
 from fairflows.encoder.label import LabelsLike
 from fairflows.encoder.rows import (
     FloatArray,
@@ -38,8 +39,8 @@ from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.persons import Persons, check_most_rows
 from fairflows.table.table import Role, Table
 
-IntArray = npt.NDArray[np.int64]
-Cells = npt.NDArray[np.intp]
+IntArray = NDArray[np.int64]
+Cells = NDArray[np.intp]
 
 MORE_ROWS = (
     "Keep fewer rows of each person, or fit the model to a table that states the most rows that anybody may have "

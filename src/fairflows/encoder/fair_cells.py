@@ -8,12 +8,12 @@ from numbers import Real
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
+from fairflows.arrays import NDArray
 from fairflows.bounds.arguments import delta_of_look
 from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Traits
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
@@ -182,7 +182,7 @@ class FairCells(Encoder):
 
     def _part(
         self, rows: Rows, label: Label, seed: int
-    ) -> tuple[Int[Places, " _"], Int[Places, " _"], Bool[npt.NDArray[np.bool_], " n_classes"]]:
+    ) -> tuple[Int[Places, " _"], Int[Places, " _"], Bool[NDArray[np.bool_], " n_classes"]]:
         """Return persons to train the scores, and persons to make the cells from; of few, another part may do.
 
         Return also which classes of the label one of the two parts lacks.

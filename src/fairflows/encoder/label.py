@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from jaxtyping import Bool, Float, Int, Shaped
 
+from fairflows.arrays import NDArray
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import check_column, is_continuous, places_in, shown, sorted_values
 from fairflows.table.frames import ColumnLike, Frame, is_polars
 
-FloatArray = npt.NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 LabelsLike: TypeAlias = "ColumnLike | Frame"
 """One label per row."""
 
@@ -28,7 +28,7 @@ class Label:
     centre: float = 0.0
     scale: float = 1.0
     # class numbers, or numbers; of the rows it was read from, and not kept with a model
-    values: Shaped[npt.NDArray, " n"] = field(default_factory=lambda: np.empty(0), repr=False)
+    values: Shaped[NDArray, " n"] = field(default_factory=lambda: np.empty(0), repr=False)
 
     @classmethod
     def read(cls, y: LabelsLike, n_rows: int) -> Label:
@@ -49,7 +49,7 @@ class Label:
         codes = places_in(pd.Index(values, dtype=object), column)
         return cls(np.array(values, dtype=object if several_types else None), values=codes)
 
-    def take(self, places: Int[npt.NDArray[np.intp], " m"]) -> Label:
+    def take(self, places: Int[NDArray[np.intp], " m"]) -> Label:
         """Return the label of some of the rows; of no rows, what is kept with a model."""
         return replace(self, values=self.values[places])
 
@@ -58,7 +58,7 @@ class Label:
         """Its classes; none for a number."""
         return np.empty(0) if self.classes is None else self.classes
 
-    def without(self, is_rare: Bool[npt.NDArray[np.bool_], " n_classes"]) -> Label:
+    def without(self, is_rare: Bool[NDArray[np.bool_], " n_classes"]) -> Label:
         """Return the label without some of its classes, whose rows count as of the most frequent other one."""
         if self.classes is None or not is_rare.any():
             return self
@@ -67,11 +67,11 @@ class Label:
         place[is_rare] = place[counts.argmax()]
         return replace(self, classes=self.classes[~is_rare], values=place[self.values])
 
-    def lacking(self, places: Int[npt.NDArray[np.intp], " m"]) -> Bool[npt.NDArray[np.bool_], " n_classes"]:
+    def lacking(self, places: Int[NDArray[np.intp], " m"]) -> Bool[NDArray[np.bool_], " n_classes"]:
         """Return which classes no row at these places has; none for a number."""
         return np.bincount(self.values[places] if len(self.class_values) else [], minlength=len(self.class_values)) == 0
 
-    def warn_of_rare(self, is_rare: Bool[npt.NDArray[np.bool_], " n_classes"], what: str) -> None:
+    def warn_of_rare(self, is_rare: Bool[NDArray[np.bool_], " n_classes"], what: str) -> None:
         """Warn that some classes have no score of their own, because no person who `what` has them."""
         if self.classes is not None and is_rare.any():
             counts = np.bincount(self.values, minlength=len(self.classes))[is_rare]
@@ -89,9 +89,7 @@ class Label:
             return (self.values == 1).astype(np.float64)[:, None]
         return np.eye(len(self.classes))[self.values]
 
-    def cell_means(
-        self, cells: Int[npt.NDArray[np.intp], " n"], n_cells: int
-    ) -> Float[FloatArray, "{n_cells} n_targets"]:
+    def cell_means(self, cells: Int[NDArray[np.intp], " n"], n_cells: int) -> Float[FloatArray, "{n_cells} n_targets"]:
         """Return the means of the targets in each cell; over all rows where a cell has none."""
         targets, total = self.targets(), np.bincount(cells, minlength=n_cells)
         sums = np.stack([np.bincount(cells, weights=column, minlength=n_cells) for column in targets.T], axis=1)

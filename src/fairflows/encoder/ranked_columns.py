@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from jaxtyping import Bool, Float, Int, Shaped
 from scipy import sparse
 from sklearn.decomposition import PCA
 
+from fairflows.arrays import NDArray
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.table.domain import BoolArray, Codes, Seen, take
 from fairflows.table.persons import Places
@@ -134,7 +134,7 @@ class PrincipalComponents:
         return found
 
 
-def _places(codes: Shaped[npt.NDArray, " n"]) -> Int[Places, " n"]:
+def _places(codes: Shaped[NDArray, " n"]) -> Int[Places, " n"]:
     """Return levels as they are; of numbers, 1 where one is missing, else 0."""
     return np.isnan(codes).astype(np.intp) if codes.dtype.kind == "f" else codes
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from jaxtyping import Int
 from sklearn.utils.validation import check_array, validate_data
 
+from fairflows.arrays import NDArray
 from fairflows.encoder.label import Label, LabelsLike
 from fairflows.exceptions import DataError, warn_user_once
 from fairflows.table.columns import Schema, check_kinds, group_numbers, of_one_type, shown, sorted_values
@@ -29,8 +29,8 @@ from fairflows.table.table import Role, Table, role_column
 if TYPE_CHECKING:
     from fairflows.encoder.base import Encoder
 
-FloatArray = npt.NDArray[np.float64]
-Groups = npt.NDArray[np.intp]
+FloatArray = NDArray[np.float64]
+Groups = NDArray[np.intp]
 RowsLike: TypeAlias = "Table | TableLike"
 """Rows as users bring them to an encoder."""
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import sklearn
 from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import expit
@@ -21,6 +20,7 @@ from sklearn.base import is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils.extmath import softmax
 
+from fairflows.arrays import NDArray
 from fairflows.encoder.base import FloatArray
 from fairflows.table.domain import BoolArray, Codes, Seen, take
 from fairflows.table.persons import Places
@@ -176,7 +176,7 @@ class Score:
         return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
 
 
-def fit_score(model: BoostingModel, codes: Codes, y: Shaped[npt.NDArray, " n"], seen: Seen) -> Score:
+def fit_score(model: BoostingModel, codes: Codes, y: Shaped[NDArray, " n"], seen: Seen) -> Score:
     """Fit a score to rows; y holds their class numbers, or numbers."""
     classifies = is_classifier(model)
     targets = np.eye(int(y.max()) + 1)[y.astype(np.intp)][:, 1:] if classifies else np.asarray(y, np.float64)[:, None]

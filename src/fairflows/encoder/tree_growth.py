@@ -10,6 +10,7 @@ import numpy.typing as npt
 from jaxtyping import Bool, Float, Int
 from joblib import Parallel, delayed
 
+from fairflows.arrays import NDArray
 from fairflows.bounds.blocks import blocks_to_the_left
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.encoder.base import FloatArray, IntArray
@@ -212,7 +213,7 @@ def best_splits(
     Int[IntArray, " n_nodes"],
     Int[IntArray, " n_nodes"],
     Float[FloatArray, " n_nodes"],
-    Bool[npt.NDArray[np.bool_], " n"],
+    Bool[NDArray[np.bool_], " n"],
 ]:
     """For each node, find the score and the share whose split is worth most.
 

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.arrays import NDArray
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.table.columns import Dtype, from_numbers, numbers
 from fairflows.table.grid import Grid, find_grid
 
-Places = npt.NDArray[np.number]
-BoolArray = npt.NDArray[np.bool_]
+Places = NDArray[np.number]
+BoolArray = NDArray[np.bool_]
 
 _MOST_RANGES = 250
 _MOST = 0.98  # share of the values that decides on the grid of a column

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from sklearn.tree import DecisionTreeClassifier
 
+from fairflows.arrays import NDArray
 from fairflows.encoder.base import FloatArray
 from fairflows.encoder.scores import ThresholdTrees
 from fairflows.exceptions import DataError
 from fairflows.table.columns import floats, has_order, places_in, sorted_values
 
-IntArray = npt.NDArray[np.intp]
+IntArray = NDArray[np.intp]
 
 _PRIOR_ROWS = 10  # how many rows at the average rate a level's label rate is mixed with
 

@@ -13,13 +13,13 @@ from typing import Any
 from unicodedata import is_normalized
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from fairflows.arrays import NDArray
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_known, floats, has_order, is_number
 
-BoolArray = npt.NDArray[np.bool_]
+BoolArray = NDArray[np.bool_]
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray
 from scipy.stats import poisson
 
+from fairflows.arrays import NDArray
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import (
     TEXT,
@@ -39,9 +40,9 @@ from fairflows.table.columns import (
 )
 from fairflows.table.grid import Grid, find_grid
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+Places = NDArray[np.intp]
 Codes: TypeAlias = dict[Any, npt.NDArray]
 """Columns as arrays, by name: whole numbers of levels, or float64 for numbers and times; NaN is a missing number.
 

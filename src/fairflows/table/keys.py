@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from fairflows.arrays import NDArray
 from fairflows.exceptions import DataError
 from fairflows.table.columns import distinct_values, floats, is_number, is_time
 
@@ -28,7 +29,7 @@ KEY_BYTES = 32
 FEWEST_KEY_BYTES = 16  # of a key that the user brings
 _MISSING = np.uint64(2**64 - 1)  # the hash of a missing value, not keyed
 
-Hashes = npt.NDArray[np.uint64]
+Hashes = NDArray[np.uint64]
 Part = str | npt.NDArray
 """A part of what a fingerprint is made of."""
 

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from fairflows.arrays import NDArray
 from fairflows.exceptions import DataError
 from fairflows.table.columns import missing, numbers
 from fairflows.table.keys import Hashes, Secret, integers_as_text, keyed_hashes
@@ -30,7 +31,7 @@ from fairflows.table.keys import Hashes, Secret, integers_as_text, keyed_hashes
 _WITH_EXPONENT = r"^[+-]?[0-9](\.[0-9]+)?[eE]\+[0-9]{2}$"
 
 Identifiers: TypeAlias = pd.Series | pd.Index | npt.NDArray | Sequence[object]
-Places = npt.NDArray[np.intp]
+Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

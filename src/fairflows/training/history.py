@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from jaxtyping import Float
+
+from fairflows.arrays import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Losses = npt.NDArray[np.float64]
+Losses = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
+from fairflows.arrays import NDArray
 from fairflows.attack.views import View
 from fairflows.table.columns import floats, has_order, places_in
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
 
 _MOST_LEVELS = 250  # of a category that trees tell apart
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.arrays import NDArray
 from fairflows.bounds import fare_upper_bound
 from fairflows.encoder.base import CELL, Encoder, FloatArray, Traits, label_values
 from fairflows.encoder.rows import Rows, TrainingRows
@@ -26,7 +27,7 @@ from fairflows.table.columns import has_order, sorted_values
 from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.table import Table
 
-IntArray = npt.NDArray[np.intp]
+IntArray = NDArray[np.intp]
 
 _MOST_BINS = 64
 _GROUP_WEIGHTS = np.linspace(0, 1, 5)  # categories are ordered by (1 − w)·label rate + w·group rate, for each w

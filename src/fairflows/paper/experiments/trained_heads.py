@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fairflows.arrays import NDArray
 from fairflows.bijection import StackedMLP
 from fairflows.bijection.networks import generator_of
 from fairflows.codec import one_hot
@@ -20,7 +21,7 @@ from fairflows.paper.experiments.problems import labels_of
 from fairflows.steps import AdamSteps, chosen_device, milestone_rate
 from fairflows.table.table import Table
 
-Array = npt.NDArray[np.float64]
+Array = NDArray[np.float64]
 Schedule = Callable[[float, int, int], Array]
 """The learning rate of every step, (epochs, steps), from the first rate, the epochs and the steps in each."""
 
