@@ -46,6 +46,9 @@ def main() -> None:
         missing = {pool.submit(measured, task, setting): task for task in tasks if not _file(args.out, task).exists()}
         for done in as_completed(missing):
             task = missing[done]
+            if error := done.exception():
+                print(task.data, task.way, task.seed, f"failed: {error}", flush=True)
+                continue
             found = done.result()
             found.to_csv(_file(args.out, task), index=False)
             print(task.data, task.way, task.seed, f"{found['refuted'].sum()} of {len(found)} refuted", flush=True)

@@ -245,3 +245,17 @@ def test_a_density_that_breaks_the_contract_is_found(family, message):
     check_density(Normal().fit(rows()))
     with pytest.raises(ValueError, match=message):
         check_density(family().fit(rows()))
+
+
+def test_densities_of_several_families_keep_their_order():
+    """Members of one family are computed together; each group's rows must still meet their own density."""
+    templates = [MixtureDensity(1), Normal(), MixtureDensity(2), FlowDensity("realnvp", hidden=(8,), n_steps=5)]
+    densities = GroupDensities.fit(templates, [rows(seed=a) + a for a in range(4)])
+    x = torch.stack([rows(50, seed=9) for _ in range(4)])
+    alone = torch.stack([member.log_prob(part) for member, part in zip(densities.members, x, strict=True)])
+    torch.testing.assert_close(densities.log_prob(x), alone)
+    assert len({round(float(log_p.sum()), 3) for log_p in alone}) == 4, "so that an exchange would be seen"
+    draws = densities.sample(2000, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        draws.mean(1), torch.stack([rows(seed=a).mean(0) + a for a in range(4)]), atol=0.4, rtol=0
+    )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairflows.bijection import NeuralSpline, RealNVP, StackedMLP
+from fairflows.bijection import AutoregressiveSpline, NeuralSpline, RealNVP, StackedMLP
 from fairflows.density import FlowDensity, GroupDensities, MixtureDensity
 from fairflows.training import loop
 from fairflows.training.algorithm1 import Batch
@@ -54,7 +54,15 @@ def run(kind, density, device: str, capture: bool, scalarisation: str = "convex"
 
 
 @pytest.mark.parametrize("kind", [RealNVP, NeuralSpline])
-@pytest.mark.parametrize("density", [MixtureDensity(2), FlowDensity("realnvp", n_steps=50)], ids=["mixture", "flow"])
+@pytest.mark.parametrize(
+    "density",
+    [
+        MixtureDensity(2),
+        FlowDensity("realnvp", n_steps=50),
+        [MixtureDensity(2), FlowDensity(AutoregressiveSpline(2, hidden=(8,), n_bins=4), n_steps=50)],
+    ],
+    ids=["mixture", "flow", "one of each"],
+)
 def test_processor_gpu_and_graph_agree(kind, density):
     if kind is NeuralSpline:
         pytest.importorskip("zuko")

@@ -59,6 +59,24 @@ class DensityStack(Protocol):
         """Return draws from each."""
 
 
+@dataclass(frozen=True)
+class _Alone:
+    """One density of a family that has no stack."""
+
+    density: Density
+
+    def log_prob(self, x: Float[Tensor, "1 N D"]) -> Float[Tensor, "1 N"]:
+        return self.density.log_prob(x[0]).unsqueeze(0)
+
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "1 {n} D"]:
+        return self.density.sample(n, generator).unsqueeze(0)
+
+
+def _taken(x: Tensor, places: list[int]) -> Tensor:
+    """Return rows of a tensor; a list as an index would copy to the device, which a captured graph must not."""
+    return x if len(places) == len(x) else torch.stack([x[i] for i in places])
+
+
 class Density(nn.Module, ABC):
     """An estimate p̂(x) of one group's law on D continuous features.
 
@@ -338,7 +356,7 @@ class GroupDensities(nn.Module):
         self.n_features = table[0][0].n_features
         if len({density.n_features for row in table for density in row}) > 1:
             raise DataError("the densities must have the same number of features.")
-        self._stack: DensityStack | None = None
+        self._stacks: list[tuple[list[int], DensityStack]] = []
         self._stacked_on: object = None
 
     @property
@@ -413,34 +431,39 @@ class GroupDensities(nn.Module):
             )
         blocks = x.reshape(-1, len(self.members), n_rows // self.n_labels, n_features)
         by_member = blocks.transpose(0, 1).flatten(1, 2)  # (K·L, rows of all models, D)
-        stack = self._stacked()
-        if stack is None:
-            alone = [member.log_prob(part) for member, part in zip(self.members, by_member, strict=True)]
-        log_p = torch.stack(alone) if stack is None else stack.log_prob(by_member)
+        log_p = self._by_family(lambda stack, places: stack.log_prob(_taken(by_member, places)))
         return log_p.unflatten(1, (blocks.shape[0], -1)).transpose(0, 1).reshape(*lead, n_groups, n_rows)
 
     def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "K draws D"]:
         """Return draws (K, L·n, D): n of every density, label after label."""
-        stack = self._stacked()
-        if stack is not None:
-            draws = stack.sample(n, generator)
-        else:
-            draws = torch.stack([member.sample(n, generator) for member in self.members])
+        draws = self._by_family(lambda stack, _: stack.sample(n, generator))
         return draws.reshape(self.n_groups, self.n_labels * n, self.n_features)
 
     def score(self, rows: Sequence[Float[Tensor, "_ D"]]) -> list[float]:
         """Return mean log-likelihood of each group's held-out rows; with labels, of the K·L blocks of rows."""
         return [member.score(x) for member, x in zip(self.members, rows, strict=True)]
 
-    def _stacked(self) -> DensityStack | None:
-        """Return all densities as one computation, made again once they are on another device or in other precision."""
+    def _by_family(self, compute: Callable[[DensityStack, list[int]], Tensor]) -> Tensor:
+        """Compute something of the members of each family at once, and return it in the order of all members."""
+        found: dict[int, Tensor] = {}
+        for places, stack in self._stacked():
+            of_family = compute(stack, places)
+            if len(places) == len(self._members):
+                return of_family
+            found |= dict(zip(places, of_family, strict=True))
+        return torch.stack([found[i] for i in range(len(found))])
+
+    def _stacked(self) -> list[tuple[list[int], DensityStack]]:
+        """Return each family's places and stack, made again once they are on another device or in other precision."""
         tensor = next(chain(self.buffers(), self.parameters()), None)
         place = None if tensor is None else (tensor.device, tensor.dtype)
-        if place is not None and place != self._stacked_on:
-            families = {type(member) for member in self.members}
-            self._stack = families.pop().stack(self.members) if len(families) == 1 else None
-            self._stacked_on = place
-        return self._stack
+        if not self._stacks or place != self._stacked_on:
+            members, self._stacks, self._stacked_on = self.members, [], place
+            for family in dict.fromkeys(map(type, members)):
+                places = [i for i, member in enumerate(members) if type(member) is family]
+                stack = members[places[0]].stack([members[i] for i in places])
+                self._stacks += [([i], _Alone(members[i])) for i in places] if stack is None else [(places, stack)]
+        return self._stacks
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state to save."""

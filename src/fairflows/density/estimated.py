@@ -125,7 +125,7 @@ class MixtureStack:
         most = max(len(mixture.log_weights) for mixture in mixtures)
         self.log_weights = _padded([mixture.log_weights for mixture in mixtures], most, -math.inf)  # (G, C)
         means = _padded([mixture.means for mixture in mixtures], most)  # (G, C, D)
-        identity = torch.eye(means.shape[-1]).to(means)
+        identity = torch.eye(means.shape[-1], dtype=means.dtype, device=means.device)
         whitening = torch.stack(
             [torch.cat([m.whitening, identity.expand(most - len(m.whitening), -1, -1)]) for m in mixtures]
         )  # (G, C, D, D)
