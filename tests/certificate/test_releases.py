@@ -83,6 +83,15 @@ def test_rows_that_are_released_again_are_found(change, names, tmp_path):
         assert release(X, names, "one", tmp_path) == 1, "it is the release that it was"
 
 
+@pytest.mark.parametrize("part", [slice(None), slice(200, 500)], ids=["whole", "a part"])
+def test_rows_that_come_under_new_names_are_found(part, tmp_path):
+    """Pseudonyms that are drawn anew for each release hid the second one."""
+    X, rng = features(900, 0), np.random.default_rng(0)
+    release(X, numbered(900), "one", tmp_path)
+    with pytest.warns(ff.DataWarning, match="released before"):
+        assert release(X[part], rng.permutation(10**6)[: len(X[part])], "two", tmp_path) == 2
+
+
 def test_a_table_with_and_without_names_is_one_table(tmp_path):
     X = features(900, 0)
     release(X, numbered(900), "one", tmp_path)
@@ -242,7 +251,9 @@ def test_all_rows_of_a_sampled_file_are_recorded(run, tmp_path, monkeypatch):
     rows.to_csv(tmp_path / "all.csv", index=False)
     words = ["--sensitive", "sex", "--label", "repaid", "--id", "person", "--quick", "--target", "0.4"]
     run("share", tmp_path / "all.csv", *words, "--sample", "900", "-o", tmp_path / "one", ends=0)
-    for part, is_part in ((rows.iloc[2000:2400], True), (people(400, 2).drop(columns="income"), False)):
+    is_sampled = Persons.of(rows["person"]).uniform(b"sample: 0", "sample") < 900 / 3000
+    others = rows[~is_sampled].iloc[:400]
+    for part, is_part in ((others, True), (people(400, 2).drop(columns="income"), False)):
         part.assign(person=part["person"] if is_part else numbered(400)).to_csv(tmp_path / "part.csv", index=False)
         run("share", tmp_path / "part.csv", *words, "-o", tmp_path / "two", "--replace")
         assert releases_of(tmp_path / "two") == 1 + is_part

@@ -5,8 +5,8 @@ keyed hash of its person's identifier *and* its values; in a table without an id
 alone tells nothing, because many tables number their rows from 1 to n. Unrelated tables may agree by chance: in as many
 rows as agree when each identifier is given the row of the next one, since tables are often sorted. So rows are released
 
-- *again*, where clearly more rows than by chance agree whose values no other row of their table has: a certificate
-  states which release of these rows it is;
+- *again*, where clearly more rows than by chance agree whose values no other row of their table has, or where values
+  alone show it because persons have other identifiers: a certificate states which release of these rows it is;
 - *perhaps* again, where only single values of persons agree more often than by chance, as when a column was left out,
   or where nothing shows that two tables without identifiers differ: the owner is warned, and no certificate states it.
 
@@ -139,6 +139,8 @@ class Recorded:
             return self._evidence_of_contents(new)
         rows, by_chance = new.rows_that_differ
         if _common(rows, self.rows) > _FEWEST + 1.5 * _common(by_chance, self.rows):
+            return "again"
+        if self._evidence_of_contents(new) == "again":  # under other identifiers
             return "again"
         agree, expected = _common(new.values, self.values), _common(new.values_by_chance, self.values)
         is_more = agree > 3 * _FEWEST and agree - expected > 6 * np.sqrt(agree + expected)
