@@ -162,7 +162,8 @@ class Run:
         Of its own file all columns are read: a release that was drawn again has some that its cells do not need.
         """
         self.refuse_linked("a command that takes one file")
-        schema = table_schema(model, self.sensitive, self.label, self.grouping)
+        label = [] if self.missing_label == "keep" else self.label  # else it became text after it was read
+        schema = table_schema(model, self.sensitive, label, self.grouping)
         frame = read_frame(path, schema, self.identifier, self.with_dates(text_format))
         features = self.columns if is_own else map(str, model.schema_.kinds)
         known = {*features, *self.sensitive, *self.label, self.identifier}

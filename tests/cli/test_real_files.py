@@ -99,6 +99,18 @@ def test_rows_without_a_label_or_a_group_are_refused_or_dropped(run, tmp_path):
     assert re.search(r"^missing +7 ", out, re.MULTILINE)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_kept_label_of_numbers_is_read_again_as_it_was(kind, run, tmp_path):
+    """It became text with its gaps: "1.0" of the file is not the class "1", and no text of numbers in Parquet."""
+    rows = credit(500)
+    rows["repaid"] = rows["repaid"].where(rows.index > 30)
+    path = tmp_path / f"rows.{kind}"
+    rows.to_csv(path, index=False) if kind == "csv" else rows.to_parquet(path)
+    words = ["--sensitive", "sex", "--label", "repaid", "--missing-label", "keep", "--output", "cell", "--quick"]
+    run("share", path, *words, "--target", "0.5", "-o", tmp_path / "out", ends=0)
+    run("verify", tmp_path / "out", path, ends=0)
+
+
 def test_numbers_can_be_stated_to_be_categories(run, fitted):
     words = ["describe", fitted / "credit.csv", "--sensitive", "sex"]
     assert ", 4 features (4 discrete), " in run(*words)[1]

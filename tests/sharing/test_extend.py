@@ -148,6 +148,22 @@ def test_cells_are_cut_further_twice(months, results, tmp_path):
     assert ff.verify(third.certificate, third.release, table(rows))
 
 
+def test_persons_whose_group_has_changed_cut_no_further(tmp_path):
+    """An age is in another group next year: cells had more blocks of the group than the leaf, and nothing was cut."""
+    rows = people(2000, 3)
+    first = ff.share(table(rows), target=0.15, quick=True, output="cell").save(tmp_path / "1")
+    is_older = (np.arange(len(rows)) < 800) & (rows["sex"] == "f")
+    rows = with_visits(rows.assign(sex=rows["sex"].mask(is_older, "m")))
+    second = ff.share(table(rows), again=first, extend=True, target=0.5, output="cell").save(tmp_path / "2")
+    known = second.release.released_table
+    place = known.places_of_cut(table(rows).persons, second.release.key_)
+    cuts_further = known.cut_leaf[place] >= 0
+    assert cuts_further[(place >= 0) & ~is_older].mean() > 0.8
+    assert not cuts_further[(place >= 0) & is_older].any()
+    assert second.release.n_cells_ > first.release.n_cells_
+    assert ff.check(tmp_path / "2")
+
+
 def test_another_way_to_cut_further_is_another_release(months, results, tmp_path, monkeypatch):
     folder, (first, _, _) = results
     monkeypatch.setenv("FAIRFLOWS_LEDGER", str(folder / "ledger"))

@@ -40,8 +40,8 @@ def cut_further(
 ) -> CutFurther:
     """Cut the cells of a release further by the columns that a table has beside those of the release.
 
-    Persons at whom the tree was cut cut it further, as far as they are still in the table, and in the cell of the
-    population cut that they were in. The other persons choose scores and nodes.
+    Persons at whom the tree was cut cut it further, as far as they are still in the table, in their group, and in the
+    cell of the population cut that they were in. The other persons choose scores and nodes.
 
     Parameters
     ----------
@@ -66,13 +66,14 @@ def cut_further(
     if missing := [name for name in columns if name not in table.X]:
         raise DataError(
             f"The table lacks the column {missing[0]!r}, which decides on the cells that are cut further: add it, or "
-            "draw again without cutting further (extend=False)."
+            "draw again without cutting further."
         )
     new = [name for name in table.X if name not in columns]
     if not new:
         raise DataError("extend cuts cells further by new columns, and the table has those of the release alone.")
     at = known.places_of_cut(table.persons, release.key_)
-    inside = _still_inside(release, table, np.where(at >= 0, known.cut_leaf[at], -1))
+    has_group = (at >= 0) & (known.cut_group[at] == group)  # an age is in another group next year
+    inside = _still_inside(release, table, np.where(has_group, known.cut_leaf[at], -1))
     found: list[float] = []
 
     def most_cells(grown: Grown, most: int) -> int:
@@ -86,8 +87,8 @@ def cut_further(
         if most == k:
             raise DataError(
                 f"None of the {k} cells can be cut further: each part needs {FEWEST_PERSONS} persons of every group "
-                "at whom the tree was cut, and who are still in the table and in their cell. Draw again without "
-                "cutting further (extend=False)."
+                "at whom the tree was cut, and who are still in the table, in their group and in their cell. Draw "
+                "again without cutting further."
             )
         raise DataError(
             f"No cell can be cut further within the target Δ ≤ {candidates[-1]:.4g}: the bound on persons to come is "
@@ -101,7 +102,7 @@ def cut_further(
     if (gone := len(known.cut_person) - stay) > len(known.cut_person) / 2:
         warn_user(
             f"{gone:,} of the {len(known.cut_person):,} persons at whom the tree was cut are not in this table, or not "
-            "in their cell any more: the bound on persons to come takes the others to be like them."
+            "in their cell or group any more: the bound on persons to come takes the others to be like them."
         )
     return CutFurther(extended.tree, extended.cells, _refined(known, extended, table, release), found[0])
 

@@ -64,9 +64,10 @@ class ReleasedTable:
     # Of an encoder that is counted: persons who were held out by label, group and cell, (C, K, k), for each law.
     held_out: Mapping[str, IntArray]
     times: IntArray  # (n,): of the same persons, in how many releases from these cells each is
-    # Named persons at whom the population cut was made: sorted keyed hashes, and the cell of it that each is strictly
-    # inside of; −1 where a threshold used the person up.
+    # Named persons at whom the population cut was made: sorted keyed hashes, the group of each, and the cell of it that
+    # each is strictly inside of; −1 where a threshold used the person up.
     cut_person: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    cut_group: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     cut_leaf: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     leaves: tuple[Leaves, ...] = ()  # that these cells were cut from, and those that these were cut from
     of_persons: bool = False  # whether the fingerprint is of persons, of a file that was read in parts
@@ -111,7 +112,8 @@ class ReleasedTable:
         places = np.flatnonzero(inside > _NOT_CUT_AT)  # of one row of each of these persons
         cut_at = _hashes(persons, key)[places]
         order = np.argsort(cut_at)
-        return replace(found, cut_person=cut_at[order], cut_leaf=inside[places][order].astype(np.int64))
+        cut_group, cut_leaf = (part[places][order].astype(np.int64) for part in (rows.group, inside))
+        return replace(found, cut_person=cut_at[order], cut_group=cut_group, cut_leaf=cut_leaf)
 
     def again(self, table: Table, persons: Persons, group: Cells, cells: Cells, key: Key) -> ReleasedTable:
         """Return what is known after another release from these cells, of a table with one row of each person."""

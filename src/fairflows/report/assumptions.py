@@ -14,8 +14,8 @@ ASSUMPTIONS = {
     "Being in a release is not covered.",
     "persons to come": "Persons to come are independent draws, group by group, from the distribution that the persons "
     "of the table come from; persons of the table {kept}.",
-    "cut further": "Cells were cut further by later columns, at persons who were still in the table and in their cell. "
-    "The bound takes those who had left, or moved to another cell, to be like them, given cell and group.",
+    "cut further": "Cells were cut further by later columns, at persons who were still in the table, their group "
+    "and their cell. The bound takes those who had left, or moved to another group or cell, to be like them.",
     "one tree": "The bound is about one tree, fixed beforehand. A tree that was chosen among m by its bounds has m "
     "times the probability of error.",
     "ranks": "{column} is hidden by way of {narrow} narrow groups, whose edges were chosen by other persons than the "
