@@ -8,7 +8,7 @@ with adversaries who know the encoders and the law of the noise. A model is refu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -106,26 +106,29 @@ def outcome(models: pd.DataFrame, data: str, notes: list[str]) -> Outcome:
     return Outcome(table, data, notes, _figure(models), {"models": models})
 
 
+def gammas_of(data: str, setting: Setting) -> tuple[float, ...]:
+    """Return the trade-offs of a dataset: figure 4's, or those of a quick run."""
+    return QUICK[data] if setting.quick else PROBLEMS[data]().gammas
+
+
 def measured(task: Task, setting: Setting) -> pd.DataFrame:
     """Fit one way with one seed and every γ, and judge every model."""
+    return pd.DataFrame(judged_models(task, setting, gammas_of(task.data, setting)))
+
+
+def judged_models(task: Task, setting: Setting, gammas: Sequence[float]) -> Iterator[dict[str, object]]:
+    """Fit one way with one seed and some γ at once, and yield what each model is found to be."""
     problem = PROBLEMS[task.data]().at(setting)
-    gammas = QUICK[task.data] if setting.quick else problem.gammas
     train, test = _tables(task.data, setting)
     start = time.process_time()
     encoders = _encoder(task.way, problem, setting).fit_path(train, strengths=gammas, seeds=[task.seed])
     seconds = (time.process_time() - start) / len(encoders)
-    rows = []
     for gamma, fitted in zip(gammas, encoders, strict=True):
-        place = {"data": problem.name, "way": task.way, "gamma": gamma, "seed": task.seed}
         if is_fitted(fitted):
             start = time.process_time()
-            found = audit(fitted, train, test)
-            rows.append(
-                place
-                | _judged(fitted, found, test, QUICK_DRAWS if setting.quick else N_DRAWS)
-                | {"fit s": seconds, "audit s": time.process_time() - start}
-            )
-    return pd.DataFrame(rows)
+            found = _judged(fitted, audit(fitted, train, test), test, QUICK_DRAWS if setting.quick else N_DRAWS)
+            place = {"data": problem.name, "way": task.way, "gamma": gamma, "seed": task.seed}
+            yield place | found | {"fit s": seconds, "audit s": time.process_time() - start}
 
 
 def _judged(encoder: Encoder, found: Audit, test: Table, n_draws: int) -> dict[str, object]:
@@ -184,6 +187,8 @@ def _below_published(models: pd.DataFrame) -> pd.Series:
     below = pd.Series(np.nan, models.index)
     for _, part in models.groupby("data"):
         front = part[part["way"] == PAPER].sort_values("Δ ≤")
+        if front.empty:
+            continue
         delta = part["Δ ≤"]
         published = np.interp(delta, front["Δ ≤"], front["accuracy"], left=np.nan, right=np.nan)
         below[part.index] = published - part["accuracy"]
