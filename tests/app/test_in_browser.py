@@ -199,7 +199,8 @@ def role_by_keyboard(browser, column, role):
     until(browser, f"return document.activeElement.name == 'role {column}'")
 
 
-@pytest.mark.parametrize("name", EVERY_TABLE)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLES)
 def test_by_keyboard_alone(name, browser, address, tmp_path):
     write, roles = TABLES[name]
     browser.resize(1200)

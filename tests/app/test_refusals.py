@@ -31,9 +31,12 @@ def test_another_host_is_refused(page, host):
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", f"https://127.0.0.1:{PORT}", "http://127.0.0.1:1"])
 def test_another_origin_is_refused(page, origin):
-    assert page.post("/adult", headers={"origin": origin}).status_code == 403
+    files = {"content": b"a,b\n1,2\n", "headers": {"x-name": "a.csv", "origin": origin}}
+    where = f"/{page.token}/upload"
+    assert page.client.post(where, **files).status_code == 403
     assert page.desk.works == {}
-    assert page.post("/adult", headers={"origin": ORIGIN}).status_code == 200
+    files["headers"]["origin"] = ORIGIN
+    assert page.client.post(where, **files).status_code == 200
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
@@ -113,6 +116,16 @@ def test_an_upload_that_does_not_state_its_size_is_cut_off(page, monkeypatch):
     assert list(page.desk.folder.iterdir()) == []
 
 
+def parquet_of_zeros(rows):
+    """Equal values, which take no bytes in the file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    packed = io.BytesIO()
+    pq.write_table(pa.table({"x": pa.array([0], pa.int8()).take(pa.array([0] * rows))}), packed)
+    return packed.getvalue()
+
+
 def zip_of_zeros():
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -123,7 +136,8 @@ def zip_of_zeros():
 @pytest.mark.parametrize(
     ("name", "content"),
     [("a.xlsx", zip_of_zeros()), ("a.csv.gz", gzip.compress(b"\0" * 10_000_000)), ("a.csv.zst", b"x"), ("a.xlsx", b"x"),
-     ("a.parquet", b"PAR1PAR1"), ("a.csv.gz", b"x"), ("model.pkl", b"x"), ("../../a", b"x"), ("", b"x")],
+     ("a.parquet", b"PAR1PAR1"), ("a.parquet", parquet_of_zeros(1_500_000)), ("a.csv.gz", b"x"),
+     ("model.pkl", b"x"), ("../../a", b"x"), ("", b"x")],
 )  # fmt: skip
 def test_a_file_that_unpacks_to_much_or_is_none_is_refused(name, content, page, monkeypatch):
     monkeypatch.setattr(private_folder.receive, "__defaults__", (1_000_000,))
@@ -166,6 +180,16 @@ def test_the_private_folder_goes_at_the_end_and_after_a_crash(tmp_path):
         assert one != other
         assert one.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_no_folder_behind_a_link_is_touched(tmp_path):
+    """A link in the place of what a crash left leads to a folder of the user's own."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "letter.txt").write_text("mine")
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "left").symlink_to(tmp_path / "own")
+    with opened(tmp_path / "app"):
+        assert [path.name for path in (tmp_path / "own").iterdir()] == ["letter.txt"]
 
 
 def test_the_command_serves_the_loopback_address_and_cleans_up(tmp_path):

@@ -129,6 +129,24 @@ def test_a_result_is_dropped_when_the_question_changes(page):
     assert page.post(f"{work}/release", {"run": run, "folder": "/tmp/never"}).status_code == 400
 
 
+def test_no_tab_releases_what_another_tab_has_shared_since(page, tmp_path):
+    """The result in the first tab has a number that no later result has."""
+    work = page.work("people.csv", as_csv(people()))
+    page.post(f"{work}/columns", {"role sex": "sensitive"})
+    runs = []
+    for target in ("0.3", "0.25"):
+        page.post(f"{work}/target", {"target": target, "quick": "on"})
+        page.shared(work)
+        runs.append(re.search(r'name="run" value="(\d+)"', page.get(f"{work}/result").text)[1])
+    answer = page.post(f"{work}/release", {"run": runs[0], "folder": str(tmp_path / "out")})
+    assert answer.status_code == 400
+    assert "The result has changed since this page was shown" in answer.text
+    assert not (tmp_path / "out").exists()
+    assert page.post(f"{work}/release", {"run": runs[1], "folder": str(tmp_path / "o\0ut")}).status_code == 400
+    assert page.post(f"{work}/release", {"run": runs[1], "folder": str(tmp_path / "out")}).status_code == 200
+    assert json.loads((tmp_path / "out" / "certificate.json").read_text())["target"] == 0.25
+
+
 def test_two_tables_are_not_mixed_up(page):
     one, other = (page.work(f"{seed}.csv", as_csv(people(600, seed))) for seed in (1, 2))
     page.post(f"{one}/columns", {"role sex": "sensitive"})
@@ -168,7 +186,14 @@ def test_pairs_of_columns_real_beside_shared(page):
     page.post(f"{work}/target", {"target": "0.3", "quick": "on"})
     page.shared(work)
     shown = page.get(f"{work}/result?x=x&y=y").text
-    assert shown.count('<svg class="heat" viewBox="0 0 2 8"') == 2
+    table = re.search(r'<table class="pair">.*?</table>', shown, re.S)[0]
+    cells = re.findall(r"<td>([\d.]+) \| ([\d.]+)<svg", table)
+    assert len(cells) == 8 * 2
+    for side in (0, 1):
+        assert sum(float(cell[side]) for cell in cells) == pytest.approx(100, abs=1)
+    assert float(cells[0][0]) == pytest.approx(
+        100 * ((people()["x"] < people()["x"].quantile(1 / 8)) & (people()["y"] == 0)).mean(), abs=0.2
+    )
 
 
 def test_it_checks_a_certificate(page, tmp_path):

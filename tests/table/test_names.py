@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import fairflows as ff
-from fairflows.table.names import check_numbers, columns_of_own_values, values_of_households
+from fairflows.table.names import check_numbers, columns_of_own_values, names_of_histories, values_of_households
 from fairflows.table.persons import households_of
 
 pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
@@ -186,3 +186,30 @@ def test_a_person_of_two_households_joins_them():
     codes = households_of(person, house)
     assert codes[0] == codes[1] == codes[2]
     assert len(set(codes[2:])) == 4
+
+
+def histories(n=60):
+    """Eight rows of each of n persons, who are of one group each, in a shuffled order."""
+    rng = np.random.default_rng(1)
+    person = np.repeat(rng.choice(9_000, n, replace=False), 8)
+    sex = np.repeat(rng.choice(["f", "m"], n), 8)
+    frame = pd.DataFrame({"nr": person, "x": rng.integers(0, 30, 8 * n), "sex": sex})
+    return frame.assign(firm=rng.permutation(person)).sample(frac=1, random_state=0)
+
+
+@pytest.mark.parametrize("form", [lambda nr: nr, lambda nr: nr.astype(float), lambda nr: "p" + nr.astype(str)])
+def test_a_column_that_names_persons_with_histories_is_asked_for(form):
+    """Without it each row would count as a person, and the bound on persons to come would be of rows."""
+    frame = histories().assign(nr=lambda t: form(t["nr"]))
+    (said,) = names_of_histories(ff.Table(frame, sensitive="sex"))
+    assert said.startswith("nr may name persons: rows with the same nr have the same sex, and each of its 60 values")
+    assert "has 8.0 rows on average. If so, make it the identifier (identifier='nr')" in said
+    assert list(names_of_histories(ff.Table(frame, sensitive="sex", identifier="nr"))) == []
+    assert list(names_of_histories(ff.Table(frame, sensitive="sex", keep_numbers="nr"))) == []
+
+
+def test_columns_of_one_group_by_chance_are_not_asked_for():
+    """One group holds nearly everybody, or most values stand in one row."""
+    rare = histories(200).assign(sex=lambda t: np.where(t.index < 8, "f", "m"))
+    assert list(names_of_histories(ff.Table(rare, sensitive="sex"))) == []
+    assert list(names_of_histories(table(id=NUMBERS // 100))) == []

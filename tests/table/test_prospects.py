@@ -103,6 +103,20 @@ def test_groups_that_are_too_small_and_what_helps():
     assert said_of("level", merged) == []
 
 
+def test_a_small_group_that_raises_the_target_is_named():
+    """Merging is proposed only where several groups are small."""
+    level = ["a"] * 700 + ["b"] * 440 + ["c"] * 60
+    (said,) = said_of("level", ff.Table(rows(level=level), sensitive="level"))
+    assert re.search(
+        r"too few persons for a distance of 0.1 in 1 group: c \(60\)\. That takes about \d+ persons of each", said
+    )
+    assert "merge_small" not in said
+    level = ["a"] * 650 + ["b"] * 400 + ["c"] * 60 + ["d"] * 90
+    (said,) = said_of("level", ff.Table(rows(level=level), sensitive="level"))
+    assert "in 2 groups: c (60), d (90)" in said
+    assert said.endswith("Small groups can be merged into one (merge_small=91).")
+
+
 def test_persons_are_counted_and_not_rows():
     frame = rows(level=["a", "b"] * (N // 2), person=[f"{v % 20}" for v in range(N)])
     table = ff.Table(frame, sensitive="level", identifier="person", drop="sex")

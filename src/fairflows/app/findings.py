@@ -63,7 +63,10 @@ def _columns(work: Work) -> list[dict[str, Any]]:
                 "gaps": int(column.isna().sum()),
                 "values": len(times),
                 "is number": is_number(column.dtype),
-                "frequent": [(shown(value), int(n)) for value, n in times.head(_FREQUENT).items()],
+                "frequent": [
+                    (value if isinstance(value, str) else shown(value), int(n))
+                    for value, n in times.head(_FREQUENT).items()
+                ],
                 "bars": _bars(column, times),
             }
         )
@@ -114,7 +117,7 @@ def _findings(work: Work) -> tuple[list[Finding], list[str], Table | None]:
         found = [other for other in found if not text.startswith(other.text)]
         found.append(Finding(text, _remedies(str(error)), stops=True))
     if default_target(table) is None:
-        found = [replace(each, stops=each.stops or "too few persons" in each.text) for each in found]
+        found = [replace(each, stops=each.stops or "too few persons for a distance" in each.text) for each in found]
     return found, proposed_rules(_rows(table)), table
 
 

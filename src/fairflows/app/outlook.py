@@ -15,7 +15,7 @@ from fairflows.report import verdict, worth_words
 from fairflows.report.numbers import percent
 from fairflows.report.people import guesses_of_100, headline, people_svg
 from fairflows.result import Shared
-from fairflows.table.columns import has_order, places_in, shown
+from fairflows.table.columns import has_order, places_in
 from fairflows.table.panels import Panels
 from fairflows.table.table import Table
 from fairflows.worth.label_worth import label_prospect
@@ -122,8 +122,11 @@ def pair(shared: Shared, table: Table, x: str, y: str) -> dict[str, Any]:
         both = (one >= 0) & (other >= 0)
         counted = np.bincount(one[both] * size[1] + other[both], minlength=size[0] * size[1])
         shares.append((counted / max(both.sum(), 1)).reshape(size))
-    top = max(float(part.max()) for part in shares) or 1.0
-    return {"names": names, "shares": [(part / top).round(3).tolist() for part in shares]}
+    return {
+        "names": names,
+        "shares": [part.tolist() for part in shares],
+        "top": max(part.max() for part in shares) or 1,
+    }
 
 
 def _levels(real: pd.Series, shared: pd.Series) -> tuple[list[np.ndarray], list[str]]:
@@ -134,6 +137,7 @@ def _levels(real: pd.Series, shared: pd.Series) -> tuple[list[np.ndarray], list[
         bounds = pd.to_datetime(edges) if real.dtype.kind == "M" else edges
         codes = [np.clip(np.searchsorted(edges, part, side="right") - 1, 0, len(edges) - 2) for part in values]
         known = [np.where(part.notna(), code, -1) for part, code in zip((real, shared), codes, strict=True)]
-        return known, [f"from {str(edge)[:10]}" for edge in bounds[:-1]]
+        starts = [str(edge)[:10] if real.dtype.kind == "M" else f"{edge:g}" for edge in bounds[:-1]]
+        return known, [f"from {start}" for start in starts]
     index = real.astype(object).value_counts().index[:_LEVELS]
-    return [places_in(index, part) for part in (real, shared)], list(map(shown, index))
+    return [places_in(index, part) for part in (real, shared)], list(map(str, index))

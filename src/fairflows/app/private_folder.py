@@ -12,7 +12,7 @@ from pathlib import Path
 
 import platformdirs
 import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from fairflows.exceptions import DataError
 from fairflows.table.reading import kind_of
@@ -29,12 +29,14 @@ def private_folder(parent: Path | None = None) -> Iterator[Path]:
     parent = parent or platformdirs.user_cache_path("fairflows", appauthor=False) / "app"
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with FileLock(parent / _LOCK):  # no other process removes the folder before it is held
-        for left in filter(Path.is_dir, parent.iterdir()):
+        for left in parent.iterdir():
+            if left.is_symlink() or not left.is_dir():
+                continue  # it leads to a folder that is not ours
             try:
                 with FileLock(left / _LOCK).acquire(timeout=0):
                     pass
-            except Timeout:
-                continue  # its process is at work
+            except OSError:
+                continue  # its process is at work, or another user made it
             shutil.rmtree(left, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(dir=parent))  # readable by the user alone
         held = FileLock(folder / _LOCK)
@@ -84,7 +86,8 @@ def _unpacked_bytes(path: Path, most: int) -> int:
             return sum(part.file_size for part in archive.infolist())
     if path.suffix in (".parquet", ".pq"):
         found = pq.read_metadata(path)
-        return sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
+        n_bytes = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
+        return max(n_bytes, found.num_rows * found.num_columns)  # equal values take no bytes before they are read
     if path.suffix in (".bz2", ".zst", ".lz4"):
         raise DataError("This page takes CSV files plain, or compressed by gzip (.csv.gz).")
     n_bytes = 0

@@ -329,9 +329,10 @@ def _result_screen(work: Work, request: Request) -> dict[str, Any]:
         raise DataError("There is no result yet: share the table first.")
     shared, table = work.run.shared, work.table()
     values = outlook.result(shared, table)
+    pairs = values["pairs"]
     x, y = (request.query_params.get(name, "") for name in "xy")
-    both = [name for name in (x, y) if name in values["pairs"]]
-    together = outlook.pair(shared, table, *both) if len(both) == 2 else None
+    x, y = (x, y) if x in pairs and y in pairs else (pairs[0], pairs[-1]) if pairs else ("", "")
+    together = outlook.pair(shared, table, x, y) if x != y else None
     proposed = Path.home() / f"{Path(work.name).stem}-shared"
     return {"r": values, "run": work.run, "x": x, "y": y, "pair": together, "proposed": proposed, "notes": work.notes}
 
@@ -340,11 +341,11 @@ def _release(work: Work, form: Mapping[str, str]) -> str:
     if work.run is None or form.get("run") != str(work.run.number):
         raise DataError("The result has changed since this page was shown: look at it again.")
     folder = Path(form.get("folder", "").strip()).expanduser()
-    if not folder.is_absolute():
+    if not folder.is_absolute() or not str(folder).isprintable():
         raise DataError("State the folder in full, such as /home/me/loans-shared.")
     issuer, purpose, recipient = (form.get(name, "").strip() for name in ("issuer", "purpose", "recipient"))
     work.release(folder, About(issuer=issuer, purpose=purpose, recipient=recipient))
-    return "result"
+    return "result#released"
 
 
 def _number(text: str, low: float, high: float) -> float:

@@ -55,6 +55,7 @@ class Work:
     target: float | None = None
     quick: bool = False
     run: Run | None = None
+    runs: int = 0  # that were begun, so that no two have the same number
     released: Path | None = None
     notes: list[str] = field(default_factory=list)  # warnings of the last reading, or of the release
     table_notes: list[str] = field(default_factory=list)  # those of the table, such as which groups were merged
@@ -150,7 +151,8 @@ class Work:
             if self.run is not None and self.run.state != "failed":
                 return
             table, quick = self.table(), self.quick
-            self.run = Run(1 if self.run is None else self.run.number + 1)
+            self.runs += 1
+            self.run = Run(self.runs)
             chosen: dict[str, Any] = {"rules": rules, "find_rules": False} if self.not_kept else {}
             self.run.start(lambda: share(table, target=target, quick=quick, **chosen))
 

@@ -24,6 +24,9 @@ _MOSTLY_OWN = 0.5  # share of the texts that one person has, in a column of name
 _FINE = 100  # steps of a column's grid for each row, from which on equal values are no chance
 _OFTEN_EQUAL = 0.2  # share of the rows whose fine number others have, too
 _FEW_PERSONS = 12  # that may be a household
+_FEWEST_NAMES = 20  # values with several rows, in a column that may name persons with histories
+_ONE_GROUP = 0.99  # share of these values of which all rows are of one group
+_MOST_BY_CHANCE = 0.9  # of them that would be by chance, if that says anything
 
 
 def check_numbers(table: Table) -> None:
@@ -68,6 +71,38 @@ def columns_of_own_values(table: Table) -> dict[str, str]:
                 "values are never shared, and the others would stand in their place."
             )
     return found
+
+
+def names_of_histories(table: Table) -> Iterator[str]:
+    """Ask whether a column names persons: its values have several rows each, which are of one group."""
+    if table.identifier is not None:
+        return
+    groups = pd.factorize(table.a)[0]
+    shares = np.bincount(groups) / len(groups)
+    for name, column in table.X.items():
+        if name in table.keep_numbers or not _may_be_names(column):
+            continue
+        codes, values = pd.factorize(column)
+        rows = np.bincount(codes[codes >= 0], minlength=len(values))
+        pairs = pd.DataFrame({"value": codes, "group": groups})[codes >= 0].drop_duplicates()
+        is_of_one = np.bincount(pairs["value"], minlength=len(values)) == 1
+        several = rows[rows > 1]
+        if len(several) < _FEWEST_NAMES or is_of_one[rows > 1].mean() < _ONE_GROUP:
+            continue
+        if (shares ** several[:, None]).sum(axis=1).mean() < _MOST_BY_CHANCE:
+            yield (
+                f"{name} may name persons: rows with the same {name} have the same {table.a.name}, and each of its "
+                f"{len(values):,} values has {rows.mean():.1f} rows on average. If so, make it the identifier "
+                f"(identifier={name!r}): otherwise each row counts as another person."
+            )
+
+
+def _may_be_names(column: pd.Series) -> bool:
+    """Return whether a column holds categories or whole numbers."""
+    if not is_number(column.dtype):
+        return not has_order(column.dtype)
+    known = floats(column[column.notna()])
+    return bool((known == np.rint(known)).all())
 
 
 def values_of_households(table: Table) -> Iterator[str]:

@@ -14,7 +14,7 @@ from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
 from fairflows.exceptions import DataError
 from fairflows.table.columns import floats, has_order, is_continuous, is_number
 from fairflows.table.date_forms import proposed_forms
-from fairflows.table.names import numbers_like_names, values_of_households
+from fairflows.table.names import names_of_histories, numbers_like_names, values_of_households
 from fairflows.table.table import Table, naming_rows
 
 PLANNED = (0.05, *TARGETS)
@@ -63,7 +63,7 @@ and leave unknown values empty.
         )
     for name, column in table.X.items():
         found += [] if str(name) in same else _of_column(str(name), column)
-    found += [said for said, _ in numbers_like_names(table)]
+    found += [*names_of_histories(table), *(said for said, _ in numbers_like_names(table))]
     return [*found, *values_of_households(table), *_of_columns_that_tell(table), *_of_groups(table)]
 
 
@@ -157,26 +157,33 @@ def _proposed_cut(table: Table) -> str:
 
 
 def _of_groups(table: Table) -> Iterator[str]:
-    name, groups, (persons, n) = str(table.a.name), table.groups, _persons_by_group(table)
+    groups, (persons, n) = table.groups, _persons_by_group(table)
     if _is_not_cut(table):
         yield _proposed_cut(table)
         return
-    target = TARGETS[-1]
-    small = [a for a in range(len(groups)) if not _allows_two_cells(n[a], n.max(), target)]
-    if not small:
-        return
-    listed = _first([f"{groups[a]} ({persons[a]:,})" for a in sorted(small, key=lambda a: persons[a])])
+    for target in (TARGETS[-1], TARGETS[0]):  # what no promise is possible for, and what raises the promise
+        small = [a for a in range(len(groups)) if not _allows_two_cells(n[a], n.max(), target)]
+        if small and (target == TARGETS[-1] or len(small) < len(groups)):
+            yield _of_small_groups(table, sorted(small, key=lambda a: persons[a]), persons, n, target)
+            return
+
+
+def _of_small_groups(
+    table: Table, small: list[int], persons: npt.NDArray[np.int64], n: npt.NDArray[np.float64], target: float
+) -> str:
+    """Name the groups that are too small for a target, the smallest first, and propose to merge them."""
+    listed = _first([f"{table.groups[a]} ({persons[a]:,})" for a in small])
     needed = next((m for m in range(22, 10_000) if _allows_two_cells(m, n.max(), target)), 10_000)
     said = (
-        f"{name}: too few persons for a distance of {target} in {len(small):,} group{'s' * (len(small) > 1)}: {listed}."
-        f" That takes about {needed:,} persons of each group."
+        f"{table.a.name}: too few persons for a distance of {target} in {len(small):,} group{'s' * (len(small) > 1)}: "
+        f"{listed}. That takes about {needed:,} persons of each group."
     )
     ascending = np.sort(persons)
     enough = int(np.searchsorted(ascending.cumsum(), min(needed, persons.sum() - persons.max())))
     least = ascending[min(enough, len(ascending) - 2)] + 1  # all but one group at most
-    if len(groups) > 2:
+    if len(persons) > 2 and (target == TARGETS[-1] or enough < len(small)):
         said += f" Small groups can be merged into one (merge_small={int(least)})."
-    yield said
+    return said
 
 
 def _allows_two_cells(n_group: float, n_largest: float, target: float) -> bool:

@@ -62,8 +62,9 @@ async function follow() {
   const lines = (run.stages ?? []).map(({ text, seconds }) =>
     Object.assign(document.createElement("li"), { textContent: `${text} (${seconds} s)` }));
   if (lines.length) stages.replaceChildren(...lines);
-  bar.hidden = !run.part;
-  if (run.part) Object.assign(bar, { max: run.part[2] ?? 1, value: run.part[1], title: run.part[0] });
+  bar.hidden = run.state !== "running";
+  if (run.part?.[2]) Object.assign(bar, { max: run.part[2], value: run.part[1], title: run.part[0] });
+  else bar.removeAttribute("value");  // it moves, and no end is known
   if (run.state === "done") location.replace(stages.dataset.next);
   else if (run.state === "running") setTimeout(follow, 500);
   else ended.textContent = run.error ?? "The page was ended: start `fairflows app` again.";
