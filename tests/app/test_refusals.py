@@ -77,8 +77,9 @@ def test_no_address_gives_a_model_or_a_key(page):
     found = sorted(path.removeprefix(f"/{page.token}") for path in paths(page.client.app.routes))
     assert found == [
         "/", "/adult", "/check", "/check/{check}", "/releases", "/static", "/upload", "/watch", "/watch/{result}",
-        "/{work}/cancel", "/{work}/columns", "/{work}/columns", "/{work}/plan", "/{work}/progress", "/{work}/release",
-        "/{work}/result", "/{work}/sharing", "/{work}/table", "/{work}/table", "/{work}/target", "/{work}/target",
+        "/{work}/cancel", "/{work}/columns", "/{work}/columns", "/{work}/follows", "/{work}/plan", "/{work}/progress",
+        "/{work}/release", "/{work}/result", "/{work}/sharing", "/{work}/table", "/{work}/table", "/{work}/target",
+        "/{work}/target",
     ]  # fmt: skip
 
 

@@ -203,9 +203,13 @@ def test_it_checks_a_certificate(page, tmp_path):
     where = page.get("/check").url.path.split("/")[-1]
     page.upload("certificate.json", certificate, where)
     page.upload("shared.csv", table, where)
-    assert "All checks passed" in text_of(page.get(f"/check/{where}"))
+    said = text_of(page.get(f"/check/{where}"))
+    assert "All checks passed" in said
+    assert "This table: a person who looks at one of its 900 rows" in said, "what the certificate states"
     page.upload("shared.csv", table.replace(b"\n", b"1\n", 2), where)
-    assert "Do not rely on this certificate" in text_of(page.get(f"/check/{where}"))
+    said = text_of(page.get(f"/check/{where}"))
+    assert "Do not rely on this certificate" in said
+    assert "This table:" not in said
     page.upload("certificate.json", b"{}", where)
     assert "not a certificate" in text_of(page.get(f"/check/{where}"))
 
@@ -255,11 +259,11 @@ def test_a_sensitive_number_is_cut(page):
     assert re.search("age holds numbers with 72 different values, .* such as the median. The smallest", said)
     assert "--groups" not in said
     assert said.count("age holds numbers") == 1
-    assert "because they follow from other columns: twice = 1 + 2 · start." in said
     change = re.search(r'value="([^"]*)">Cut age at [\d.]+<', found.text)
     found = page.post(f"{work}/columns", {"role age": "sensitive", "do": unescape(change[1])})
     assert not re.search(r'value="next" disabled', found.text)
     found = page.post(f"{work}/columns", {"role age": "sensitive", "cuts age": "35, 60"})
+    assert "because they follow from other columns: twice = 1 + 2 · start." in page.get(f"{work}/follows").json()
     assert next(iter(page.desk.works.values())).table().groups == ["18–34", "35–59", "60–89"] or text_of(found)
     assert page.post(f"{work}/columns", {"role age": "sensitive", "cuts age": "x"}).status_code == 400
 
@@ -315,6 +319,7 @@ def test_it_watches_later_persons(page, tmp_path):
         assert answer.status_code == 200, answer.text
     shown = page.get(f"/watch/{name}")
     assert "400 persons, since 2026-10-01" in text_of(shown)
+    assert "Nothing that was counted speaks against the certificate." in text_of(shown)
     assert shown.text.count("<polyline") == 1
     assert (tmp_path / "out" / "watch.json").is_file()
     assert list(page.desk.folder.iterdir()) == [], "no later file is kept"

@@ -15,7 +15,7 @@ import pandas as pd
 from fairflows.app.outlook import default_target
 from fairflows.app.work import Work
 from fairflows.exceptions import DataError
-from fairflows.release.derived_columns import Derived, find_derived, relations
+from fairflows.release.derived_columns import find_derived, relations
 from fairflows.release.drawn_columns import declared_columns
 from fairflows.release.rules import proposed_rules
 from fairflows.report.numbers import percent
@@ -108,8 +108,6 @@ def _findings(work: Work) -> tuple[list[Finding], list[str], Table | None]:
     found += [Finding(_IN_BRACKETS.sub("", text), [_leave_out([name])]) for name, text in own.items()]
     stopping = {text for text, stops in numbers_like_names(table) if stops}
     found += [Finding(_IN_BRACKETS.sub("", text), _remedies(text), text in stopping) for text in find_problems(table)]
-    if text := "; ".join(relations(_derived(table))):
-        found.append(Finding(f"Computed anew in shared rows, because they follow from other columns: {text}."))
     try:
         check_groups(table)
     except DataError as error:
@@ -121,10 +119,21 @@ def _findings(work: Work) -> tuple[list[Finding], list[str], Table | None]:
     return found, proposed_rules(_rows(table)), table
 
 
-def _derived(table: Table) -> list[Derived]:
-    """Return how columns follow from others, as a release finds them."""
-    rows, labels = _rows(table), list(table.label_columns())
-    return find_derived(rows, declared_columns(rows, labels, table.declared_kinds), table.persons.codes, labels)[1]
+def follows(work: Work) -> str:
+    """Say which columns follow from others; this takes seconds in a wide table, so the page asks for it apart.
+
+    Return "" if none does, or if the table has changed meanwhile: its page asks again.
+    """
+    table = findings_of(work)[2]
+    with work.one_search:
+        if table is None or table is not findings_of(work)[2]:
+            return ""
+        rows, labels = _rows(table), list(table.label_columns())
+        derived = find_derived(rows, declared_columns(rows, labels, table.declared_kinds), table.persons.codes, labels)[
+            1
+        ]
+    text = "; ".join(relations(derived))
+    return f"Computed anew in shared rows, because they follow from other columns: {text}." if text else ""
 
 
 def _rows(table: Table) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import shutil
 import socket
@@ -35,6 +36,7 @@ from fairflows.certificate.about import About
 from fairflows.certificate.check import check
 from fairflows.certificate.releases import recorded_releases
 from fairflows.exceptions import DataError
+from fairflows.report import verdict
 from fairflows.result import MODEL, open_watch, read_run, watch_persons
 from fairflows.storage import load
 from fairflows.table.reading import TextFormat, sheets_of
@@ -44,6 +46,7 @@ from fairflows.watching.watch_words import curve, lines
 _MOST_FORM_BYTES = 2**22
 _LONGEST_UPLOAD = 600  # seconds
 _SAMPLE_LINES = 3
+_PARAMETERS = re.compile(r"\s*\((?:separator|encoding|decimal|sheet)=[^()]*\)")
 _SCREENS = ("table", "columns", "target", "sharing", "result")
 
 
@@ -157,21 +160,22 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
 
     def check_screen(request: Request) -> Response:
         held = desk.checks.get(request.path_params["check"], {})
-        values: dict[str, Any] = {"id": request.path_params["check"], "held": held, "checked": None}
+        values: dict[str, Any] = {"id": request.path_params["check"], "held": held, "checked": None, "states": []}
         if "certificate" in held:
             try:
-                values["checked"] = check(held["certificate"][1], held["table"][1] if "table" in held else None)
+                found = check(held["certificate"][1], held["table"][1] if "table" in held else None)
+                values |= {"checked": found, "states": verdict.verdict(found.certificate) if found else []}
             except DataError as error:
                 values["error"] = str(error)
         return show(request, "check", **values)
 
     def watch_screen(request: Request) -> Response:
         result = request.path_params.get("result")
-        values: dict[str, Any] = {"result": result, "folder": None, "lines": [], "curve": None}
+        values: dict[str, Any] = {"result": result, "folder": None, "lines": [], "curve": None, "watched": None}
         if result is not None:
             try:
                 values["folder"], watched = desk.watched(result)
-                values |= {"lines": lines(watched), "curve": curve(watched)}
+                values |= {"watched": watched, "lines": lines(watched), "curve": curve(watched)}
             except DataError as error:
                 values["error"] = str(error)
         return show(request, "watch", results=desk.results(), **values)
@@ -211,6 +215,7 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
         posted("release", _release),
         Route("/{work}/progress", progress),
         Route("/{work}/plan", plan),
+        Route("/{work}/follows", lambda request: JSONResponse(findings.follows(work_of(request)))),
     ]
     guard = Middleware(Guard, token=token, port=port)
 
@@ -255,7 +260,7 @@ def _table_screen(work: Work) -> dict[str, Any]:
         lines = frame.head(_SAMPLE_LINES).astype(object).fillna("")
         return {"frame": lines, "n": len(frame), "notes": work.notes, "sheets": sheets}
     except DataError as error:
-        said = str(error).replace(str(work.path), work.name)
+        said = _PARAMETERS.sub("", str(error)).replace(str(work.path), work.name)
         return {"frame": None, "n": 0, "notes": [], "sheets": [], "error": said}
 
 

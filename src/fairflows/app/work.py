@@ -60,6 +60,7 @@ class Work:
     notes: list[str] = field(default_factory=list)  # warnings of the last reading, or of the release
     table_notes: list[str] = field(default_factory=list)  # those of the table, such as which groups were merged
     lock: threading.RLock = field(default_factory=threading.RLock)
+    one_search: threading.Lock = field(default_factory=threading.Lock)  # for columns that follow from others
     _read: tuple[object, tuple[pd.DataFrame, dict[str, str]]] | None = None
     _found: dict[str, tuple[str, Any]] = field(default_factory=dict)
 

@@ -214,16 +214,19 @@ def _guessed_right(X: pd.DataFrame, wanted: pd.Series) -> dict[str, float]:
 
     The guess is learnt on one half of the rows and tried on the other.
     """
-    truth = pd.Series(wanted.astype(str).to_numpy(), name="truth")
-    learnt = np.random.default_rng(0).random(len(truth)) < 0.5
-    if truth[learnt].nunique() < 2 or truth[~learnt].nunique() < 2:
+    truth = pd.factorize(wanted.astype(str))[0]
+    K, learnt = int(truth.max()) + 1, np.random.default_rng(0).random(len(truth)) < 0.5
+    n_learnt, n_tried = (np.bincount(truth[part], minlength=K) for part in (learnt, ~learnt))
+    if (n_learnt > 0).sum() < 2 or (n_tried > 0).sum() < 2:
         return {}
     found = {}
     for name, column in X.items():
-        values = pd.Series(_binned(column), name="value")
-        likely = pd.crosstab(values[learnt], truth[learnt], normalize="columns").idxmax(axis=1)
-        is_right = values[~learnt].map(likely).to_numpy() == truth[~learnt].to_numpy()
-        found[str(name)] = float(pd.Series(is_right).groupby(truth[~learnt].to_numpy()).mean().mean())
+        values = _binned(column) + 1
+        counts = np.bincount(values[learnt] * K + truth[learnt], minlength=(values.max() + 1) * K).reshape(-1, K)
+        likely = np.where(counts.any(axis=1), (counts / np.maximum(n_learnt, 1)).argmax(axis=1), -1)
+        is_right = likely[values[~learnt]] == truth[~learnt]
+        right = np.bincount(truth[~learnt], is_right, minlength=K)[n_tried > 0] / n_tried[n_tried > 0]
+        found[str(name)] = float(right.mean())
     return found
 
 

@@ -38,6 +38,10 @@ const last = sessionStorage.getItem("focus"), back = last && document.getElement
 if (back) back.focus();
 sessionStorage.removeItem("focus");
 
+// What takes seconds in a wide table is shown when it is found.
+const follows = document.querySelector("[data-follows]");
+if (follows) fetch(follows.dataset.follows).then((answer) => answer.json()).then((text) => (follows.textContent = text)).catch(() => null);
+
 // The slider says what its target allows.
 const slider = document.querySelector("[data-plan]");
 slider?.addEventListener("input", () => (document.getElementById("chosen").textContent = slider.value));
