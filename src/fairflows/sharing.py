@@ -143,7 +143,7 @@ def share(
     """
     check_choice("method", method, get_args(Method))
     table = _as_table(table, roles)
-    if unit is None:
+    if unit is None and again is None:
         unit = "person" if table.has_histories and most_rows is None else "row"
     check_groups(table)
     for part in table.tables:
@@ -156,8 +156,11 @@ def share(
     if again is not None and isinstance(table, LinkedTables):
         raise DataError("again draws one table; two linked tables are not drawn again.")
     if again is not None:
+        first, earlier = _earlier(again)
+        stated = {"target": None if extend else target, "delta": delta, "method": method, "unit": unit, "spend": spend}
+        _refuse_other_settings(first, earlier, stated)
         of_rows = {"output": output, "rules": rules, "find_rules": find_rules, "derive": derive, "with_score": score}
-        return _shared_again(*_earlier(again), table, of_rows, about, extend=extend, target=target)
+        return _shared_again(first, earlier, table, of_rows, about, extend=extend, target=target)
     if extend:
         raise DataError("extend cuts the cells of an earlier release further: name it (again=...).")
     settings: dict[str, Any] = {"output": output, "unit": unit, "delta": delta, "spend": spend, "most_rows": most_rows}
@@ -239,6 +242,19 @@ def _earlier(again: Shared | str | Path) -> tuple[Release, Certificate]:
     if certificate.sealed(release.key_).seal != certificate.seal:
         raise DataError("again takes a result as it was saved; its certificate was changed since.")
     return release, certificate
+
+
+def _refuse_other_settings(first: Release, earlier: Certificate, stated: Mapping[str, Any]) -> None:
+    """Raise if settings are stated that the cells of an earlier release do not have."""
+    its: dict[str, Any] = {"target": earlier.target, "delta": earlier.delta, "method": "tree"}
+    its |= {"unit": first.unit, "spend": first.spend}
+    for name, value in stated.items():
+        if value not in (signature(share).parameters[name].default, its[name]):
+            advice = ", or cut the cells further (extend=True)" if name == "target" else ""
+            raise DataError(
+                f"{name} must be that of the earlier release, {its[name]!r}, whose cells persons keep; got {value!r}. "
+                f"Leave it out{advice}."
+            )
 
 
 def _shared_again(

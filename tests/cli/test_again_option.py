@@ -19,6 +19,12 @@ def test_next_months_file_is_drawn_from_the_same_cells(run, tmp_path):
     assert "linked" in out
     assert "hours" in pd.read_csv(tmp_path / "b" / "shared.csv")
     assert "ok       previous" in run("check", tmp_path / "b", ends=0)[1]
+    words = ["share", tmp_path / "2.csv", *ROLES, "--again", tmp_path / "a", "-o", tmp_path / "c"]
+    assert (
+        "Leave it out, or cut the cells further (--extend). (option --target)"
+        in run(*words, "--target", 0.1, ends=2)[2]
+    )
+    assert "groups must be those of the earlier release" in run(*words, "--groups", "sex:1", ends=2)[2]
     run("verify", tmp_path / "b", tmp_path / "2.csv", ends=0)
     run("verify", tmp_path / "b", tmp_path / "1.csv", ends=1)
     people(300, 2).to_csv(tmp_path / "new.csv", index=False)

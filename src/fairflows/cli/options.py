@@ -207,8 +207,14 @@ class Reading(FileFormat):
 
     def table(self, frame: pd.DataFrame, name: str, grouping: Grouping | None = None) -> Table:
         """Return the table of a frame, by default with groups of its own."""
+        from fairflows.table.grouping import read_cuts
         from fairflows.table.table import Table
 
+        if grouping is not None and self.groups and read_cuts(self.groups) != grouping.cuts:
+            raise DataError(
+                f"groups must be those of the earlier release, cut at {grouping.cuts}; got {read_cuts(self.groups)}. "
+                "Leave them out."
+            )
         return Table(frame, name=name, **self._roles(list(frame), grouping))
 
     def linked_tables(self, frames: dict[str, pd.DataFrame]) -> LinkedTables:
