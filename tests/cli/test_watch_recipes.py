@@ -1,10 +1,12 @@
 """The recipes of docs/how-to/watch.md run as they stand, with `fairflows` on the path."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from known_tables import people
@@ -59,3 +61,19 @@ def test_the_step_of_the_workflow_fails_by_the_exit_code_of_the_watch(watched):
     done = ran(watched, step, GITHUB_STEP_SUMMARY=str(watched / "summary.md"))
     assert done.returncode == 4, "the bound stays refuted"
     assert "bound  REFUTED" in (watched / "summary.md").read_text()
+
+
+def test_the_recipe_for_mlflow_logs_each_look_the_lamps_and_the_state(watched, monkeypatch):
+    release, roles = ff.load(watched / "out" / "model"), {"sensitive": "sex", "identifier": "person"}
+    found = ff.watch(release)
+    for seed in (4, 5):
+        found.update(ff.Table(people(200, seed), **roles), date=f"2026-10-0{seed}")
+    mlflow = mock.MagicMock()
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    (recipe,) = blocks("py")
+    exec(recipe, {"watched": found})
+    logged = {call.kwargs["step"]: call.args[0] for call in mlflow.log_metrics.call_args_list}
+    assert {step: m["delta_upper"] for step, m in logged.items()} == {0: found.looks[0].upper, 1: found.last.upper}
+    assert all(isinstance(value, float) for metrics in logged.values() for value in metrics.values())
+    mlflow.set_tags.assert_called_once_with({"law": "OK", "bound": "OK"})
+    assert json.loads(json.dumps(mlflow.log_dict.call_args.args[0])) == found.state
