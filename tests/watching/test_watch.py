@@ -228,6 +228,12 @@ def test_settings_and_days_are_checked(release, tmp_path):
         ff.watch(fitted(rng, 700, 8), file, bound=watched.bound)
     with pytest.raises(DataError, match="counts are not of the groups and cells"):
         ff.watch(fitted(rng, 400, 4), file, bound=watched.bound)
+    with pytest.raises(DataError, match=r"alpha must be in \(0, 1\); got 0"):
+        ff.watch(release, alpha=0)
+    with pytest.raises(DataError, match=r"update takes a Table, .* got DataFrame"):
+        watched.update(rows(rng, 100, "b "))
+    with pytest.raises(DataError, match=r"merge takes a Watch.* got dict"):
+        watched.merge(watched.state)
     with pytest.raises(DataError, match="takes a fitted Release of FairTree"):
         ff.watch(ff.FairTree())
     for text in ("[]", '{"format": 9}', "{", '{"format": 1, "seen": 0}'):

@@ -22,10 +22,10 @@ SOON_COMPUTED = 8_000_000
 """Log-densities that are computed in about 20 s on one thread, and so without being asked for."""
 
 
-def checked_delta(delta: float) -> float:
+def checked_delta(delta: float, name: str = "delta") -> float:
     """Check δ, the probability that a bound misses: strictly between 0 and 1."""
     if not 0 < delta < 1:
-        raise DataError(f"delta must be in (0, 1); got {delta!r}.")
+        raise DataError(f"{name} must be in (0, 1); got {delta!r}.")
     return float(delta)
 
 

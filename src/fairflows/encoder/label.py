@@ -72,13 +72,13 @@ class Label:
         return np.bincount(self.values[places] if len(self.class_values) else [], minlength=len(self.class_values)) == 0
 
     def warn_of_rare(self, is_rare: Bool[NDArray[np.bool_], " n_classes"], what: str) -> None:
-        """Warn that some classes have no score of their own, because no person who `what` has them."""
+        """Warn that no score is learnt for some classes, because no person who `what` has them."""
         if self.classes is not None and is_rare.any():
             counts = np.bincount(self.values, minlength=len(self.classes))[is_rare]
             rare = ", ".join(f"{shown(c)} ({n:,})" for c, n in zip(self.classes[is_rare].tolist(), counts, strict=True))
             warn_user(
-                f"Classes of the label are too rare to be among the persons who {what} (rows): {rare}. They "
-                "have no score of their own, and are drawn with the rest."
+                f"Classes of the label are too rare to be among the persons who {what} (rows): {rare}. No "
+                "score is learnt for them, and they are drawn with the rest."
             )
 
     def targets(self) -> Float[FloatArray, "n n_targets"]:

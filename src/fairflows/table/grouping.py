@@ -233,7 +233,10 @@ def uncut_grouping(column: pd.Series, chose: npt.NDArray[np.bool_], n_persons: i
     name = str(column.name)
     column = of_one_type(column).rename(name)
     if not is_number(column.dtype):
-        raise DataError(f"uncut needs a column of numbers; {name!r} holds {kind_of_values(column)}.")
+        raise DataError(
+            f"uncut needs a column of numbers; {name!r} holds {kind_of_values(column)}. Make it one of numbers, such "
+            "as years, or leave uncut out: its values are then the groups."
+        )
     check_column(name, column)
     values = single_precision(column.to_numpy(dtype=np.float64)).astype(np.float64)
     most = min(MOST_NARROW, n_persons // _PERSONS_OF_NARROW)

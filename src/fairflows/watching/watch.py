@@ -82,7 +82,7 @@ def watch(
             "watched."
         )
     check_count("number", number, 1)
-    alpha = checked_delta(alpha)
+    alpha = checked_delta(alpha, "alpha")
     if bound is None:
         bound = blocks_upper_bound(release.released_table.blocks, release.delta, release.released_table.leaves)
     if not 0 <= bound <= 1:
@@ -126,7 +126,10 @@ class Watch:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Counts and sums, as JSON holds them, to go on with later or on another machine."""
+        """Counts and sums, as JSON holds them, to go on with later or on another machine.
+
+        Persons are not in it: who was counted before is not known from it, and counts again. A file keeps both.
+        """
         return replace(self._state, seen=0).to_dict()
 
     @property
@@ -214,6 +217,11 @@ class Watch:
         Watch
             The watch itself.
         """
+        if not isinstance(table, Table):
+            raise DataError(
+                "update takes a Table, with the sensitive columns and the identifier of the release (ff.Table(frame, "
+                f"sensitive=..., identifier=...)); got {type(table).__name__}."
+            )
         if table.grouping.is_uncut:
             raise DataError("Persons with an attribute that is not cut (uncut=...) are not watched, as yet.")
         day = _day(date)
@@ -244,6 +252,10 @@ class Watch:
         The persons of the two must differ. Its tests begin with the sums; an alarm of one part is an alarm of that
         part, which is a watch with a `number` of its own where it is looked at alone.
         """
+        if not isinstance(other, Watch):
+            raise DataError(
+                f"merge takes a Watch: make one of a state by ff.watch(release, state); got {type(other).__name__}."
+            )
         state = self._state.merged(other._state, self._cells)
         seen = np.concatenate([self._seen, other._seen])
         if len(np.unique(seen)) < len(seen):
