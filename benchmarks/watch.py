@@ -2,7 +2,7 @@
 
     python benchmarks/watch.py alarms --streams 1000   # quiet streams by ff.watch, with three controls
     python benchmarks/watch.py controls --streams 200  # the three controls over 60 batches, by counts that are drawn
-    python benchmarks/watch.py commands --streams 40   # the same through `fairflows encode --watch`
+    python benchmarks/watch.py commands --streams 1000 [--first 0]  # through `fairflows encode --watch`
     python benchmarks/watch.py delays --runs 9
     python benchmarks/watch.py million
     python benchmarks/watch.py acs --picture docs/images/watch.svg
@@ -14,8 +14,9 @@ batch; best cells that have seen their own batch.
 
 `controls`: the same controls where 60 batches are looked at, for counts drawn from the true law of the cells.
 
-`delays`: 64 cells that were cut at 22,600 persons; one half of the tree drifts in one group until Δ is over the bound
-by so much; the median of the persons until the alarm, α = .01, batches of 200.
+`delays`: 64 cells that were cut at 22,600 persons; to half of the tree, or to a random half of the cells, so many of
+one group go over that Δ is over the bound by so much; the median of the persons until the alarm, α = .01, batches of
+200, of at most 150,000 persons.
 
 `acs`: cut at 8,194 persons of Texas; others of Texas, and those of other states, come in batches of 200.
 """
@@ -23,23 +24,28 @@ by so much; the median of the persons until the alarm, α = .01, batches of 200.
 from __future__ import annotations
 
 import argparse
+import functools
+import io
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections import Counter
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from itertools import product
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
+import typer
 
 import fairflows as ff
 from fairflows.bounds import blocks_p_value
 from fairflows.bounds.anytime import Coarsenings, GapSums
+from fairflows.cli.main import main as entry_point
 from fairflows.table.persons import Persons
 
 DATA = Path(os.environ.get("FAIRFLOWS_DATA", "data"))
@@ -53,6 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["alarms", "controls", "commands", "delays", "million", "acs"])
     parser.add_argument("--streams", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first stream, of a part of them")
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
@@ -60,20 +67,17 @@ def main() -> None:
     {
         "alarms": lambda: alarms(arguments.streams),
         "controls": lambda: controls(arguments.streams),
-        "commands": lambda: commands(arguments.streams),
+        "commands": lambda: commands(arguments.streams, arguments.first),
         "delays": lambda: delays(arguments.runs),
         "million": million,
         "acs": lambda: acs(arguments.picture),
     }[arguments.what]()
 
 
-def persons(rng: np.random.Generator, n: int, name: str, drift: float = 0.0) -> pd.DataFrame:
-    """Two groups with a column that is uniform in (0, 1); `drift` of g1 goes from the lower half to the upper one."""
+def persons(rng: np.random.Generator, n: int, name: str) -> pd.DataFrame:
+    """Two groups with a column that is uniform in (0, 1)."""
     group = np.where(np.arange(n) < n // 2, "g0", "g1")
-    above = rng.random(n) < 0.5 + drift * (group == "g1")
-    return pd.DataFrame(
-        {"x": (rng.random(n) + above) / 2, "group": group, "person": name + pd.RangeIndex(n).astype(str)}
-    )
+    return pd.DataFrame({"x": rng.random(n), "group": group, "person": name + pd.RangeIndex(n).astype(str)})
 
 
 def table(frame: pd.DataFrame) -> ff.Table:
@@ -85,11 +89,15 @@ def fitted(rng: np.random.Generator, n: int, n_cells: int) -> ff.Release:
     return ff.Release(tree, output="cell", n_cells=n_cells).fit(table(persons(rng, n, "fitted ")))
 
 
+def cells_of(release: ff.Release, n: int) -> np.ndarray:
+    """The cells, (2, n), of persons of both groups at the middles of n parts of (0, 1)."""
+    tree, grid = release.encoder_, pd.DataFrame({"x": (np.arange(n) + 0.5) / n})
+    return np.stack([tree.cells(tree.read(grid, np.repeat(g, n), Persons.newly_named(n))) for g in ("g0", "g1")])
+
+
 def masses(release: ff.Release, n: int = 4_000) -> np.ndarray:
     """The true law of the cells, (2, k), of persons without drift."""
-    tree, grid = release.encoder_, pd.DataFrame({"x": (np.arange(n) + 0.5) / n})
-    cells = [tree.cells(tree.read(grid, np.repeat(g, n), Persons.newly_named(n))) for g in ("g0", "g1")]
-    return np.stack([np.bincount(c, minlength=release.n_cells_) for c in cells]) / n
+    return np.stack([np.bincount(c, minlength=release.n_cells_) for c in cells_of(release, n)]) / n
 
 
 def alarms(n_streams: int, alpha: float = 0.05) -> None:
@@ -147,49 +155,89 @@ def controls(n_streams: int, alpha: float = 0.05, n_batches: int = 60) -> None:
     print(f"{n_streams} streams of {n_batches} batches, α = {alpha}: {said}")
 
 
-def commands(n_streams: int) -> None:
-    """Quiet streams through the command, six batches each, α as it is there (.01·6/π²)."""
-    codes = []
-    with tempfile.TemporaryDirectory() as name:
+def commands(n_streams: int, first: int, alpha: float = 0.05) -> None:
+    """Quiet streams through `fairflows encode --watch`, ten batches each; lamps by the evidence in watch.json."""
+    found = []
+    command = functools.cache(typer.main.get_command)
+    with tempfile.TemporaryDirectory() as name, mock.patch.object(typer.main, "get_command", command):
         folder = Path(name)
-        run = [sys.executable, "-m", "fairflows"]
-        environment = {**os.environ, "FAIRFLOWS_LEDGER": str(folder / "ledger")}
-        for stream in range(n_streams):
+        out, new = folder / "out", folder / "new.csv"
+        words = ["fairflows", "encode", str(out), str(new), "-o", str(folder / "z.csv"), "--watch"]
+        for stream in range(first, first + n_streams):
             rng = np.random.default_rng([2, stream])
-            persons(rng, 600, "fitted ").to_csv(folder / "all.csv", index=False)
-            share = ["share", folder / "all.csv", "--sensitive", "group", "--id", "person", "--quick", "--replace"]
-            words = [*run, *share, "--output", "cell", "--target", "0.3", "-o", folder / "out"]
-            subprocess.run(words, check=True, capture_output=True, env=environment)
-            for batch in range(6):
-                persons(rng, 200, f"{batch} ").to_csv(folder / "new.csv", index=False)
-                words = [*run, "encode", folder / "out", folder / "new.csv", "-o", folder / "z.csv", "--watch"]
-                code = subprocess.run(words, check=False, capture_output=True, env=environment).returncode
-            codes.append(code)
-        print(f"{n_streams} streams of the command: exit codes {dict(Counter(codes))}")
+            os.environ["FAIRFLOWS_LEDGER"] = str(folder / f"ledger {stream}")  # read whole for each release
+            shared = ff.share(table(persons(rng, 600, "fitted ")), output="cell", target=0.3, quick=True)
+            release = shared.save(out, replace=True).release
+            law = masses(release)
+            truth = float(np.abs(law[0] - law[1]).sum() / 2)
+            lamps = np.zeros(6, dtype=bool)
+            for batch in range(10):
+                persons(rng, 200, f"{batch} ").to_csv(new, index=False)
+                with mock.patch.object(sys, "argv", words), redirect_stdout(io.StringIO()):
+                    code = ended()
+                state = json.loads((out / "watch.json").read_text())
+                look, watched = state["looks"][-1], state["starts"][0]
+                sums = GapSums(*(np.array(watched[part]) for part in "SWVD"))
+                evidence = [look["law"], look["gap"], sums.log_e(truth)]
+                lamps |= [e >= -np.log(alpha) for e in evidence] + [
+                    sums.lower(alpha) > truth,
+                    sums.upper(alpha) < truth,
+                    code != 0,
+                ]
+            found.append(lamps)
+            if len(found) % 50 == 0 or len(found) == n_streams:
+                names = (
+                    "law",
+                    "bound",
+                    "bound = truth",
+                    "lower sequence",
+                    "upper sequence",
+                    "exit code (α = .01·6/π²)",
+                )
+                said = ", ".join(f"{n} {r:.3f}" for n, r in zip(names, np.mean(found, axis=0), strict=True))
+                print(f"{len(found)} streams of the command, α = {alpha}: {said}", flush=True)
+
+
+def ended() -> int:
+    """Run the command in this process, and return its exit code."""
+    try:
+        entry_point()
+    except SystemExit as end:
+        if end.code not in (0, 3, 4):
+            raise
+        return int(end.code or 0)
+    return 0
 
 
 def delays(n_runs: int) -> None:
     release = fitted(np.random.default_rng(3), 45_200, 64)
-    law = masses(release)
+    law, bound = masses(release), ff.watch(release).bound
     truth = float(np.abs(law[0] - law[1]).sum() / 2)
-    bound = ff.watch(release).bound
     print(f"64 cells, Δ ≤ {bound:.4f}; the truth {truth:.4f}", flush=True)
-    for over in (0.2, 0.1, 0.05, 0.02):
+    n_grid = 4_000
+    cell_of = cells_of(release, n_grid)[1]
+    for half, over in product(("half of the tree", "random half of the cells"), (0.2, 0.1, 0.05, 0.02)):
         at = {"law": [], "bound": []}
         for run in range(n_runs):
             rng, watched, n = np.random.default_rng([4, run]), ff.watch(release, alpha=0.01 * np.pi**2 / 6), 0
-            while n < 120_000 and "OK" in watched.lamps.values():
-                part = table(persons(rng, 200, f"{n} ", drift=bound + over))
-                watched.update(part, date="2026-01-01")
+            order = np.argsort(release.encoder_.structure_.levels()[0], kind="stable")  # of one half of the tree first
+            if half == "random half of the cells":
+                order = rng.permutation(order)
+            to = np.isin(cell_of, order[32:])  # where more of g1 are, from one day on
+            while n < 150_000 and "OK" in watched.lamps.values():
+                frame = persons(rng, 200, f"{n} ")
+                x, moves = frame["x"].to_numpy(), frame["group"].eq("g1") & (rng.random(200) < (bound + over) / 0.5)
+                moves &= ~to[(n_grid * x).astype(int)]
+                frame["x"] = np.where(moves, (rng.choice(np.flatnonzero(to), 200) + rng.random(200)) / n_grid, x)
+                watched.update(table(frame), date="2026-01-01")
                 n += 200
                 for name, lamp in watched.lamps.items():
                     if lamp != "OK" and len(at[name]) == run:
                         at[name].append(n)
             for name in at:
-                at[name] += [120_000] * (run + 1 - len(at[name]))
-        print(
-            f"over by {over}: median of the persons " + str({k: float(np.median(v)) for k, v in at.items()}), flush=True
-        )
+                at[name] += [150_000] * (run + 1 - len(at[name]))
+        found = ", ".join(f"{name} {np.median(times):,.0f}" for name, times in at.items())
+        print(f"{half}, over by {over}: median of the persons: {found}", flush=True)
 
 
 def million() -> None:
@@ -240,7 +288,7 @@ def acs(picture: Path | None) -> None:
         axes = watched.plot()
         from_then = np.datetime64("2018-01-01") + 7 * len(list(parts(others, 250)))
         axes.axvline(from_then, color="#5f6368", linestyle=":")
-        axes.annotate("Californians from here on", (from_then, 0.02), (3, 0), textcoords="offset points", fontsize=8)
+        axes.annotate("Californians from here on", (from_then, 0.045), (3, 0), textcoords="offset points", fontsize=8)
         axes.figure.savefig(picture)
         print(f"drift: {watched.lamps}, moved on {watched.moved}, Californians since {from_then}")
 
