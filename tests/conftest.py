@@ -17,16 +17,16 @@ from types import SimpleNamespace
 
 import hypothesis
 import pytest
-from jaxtyping import install_import_hook
 
+import shapes
 from fairflows import exceptions
 
 # Two test processes share two cores; more threads than that only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Arrays have the shapes that the package's annotations name. Before any module with such annotations is imported.
-install_import_hook("fairflows", "shapes.checked")
-exceptions._NOT_THE_USER += ("jaxtyping",)  # its wrappers lie between a test and the package
+shapes.install()
+exceptions._NOT_THE_USER += ("jaxtyping", "shapes")  # whose wrappers lie between a test and the package
 
 # A slow machine is no counter-example, and which examples are tried must not depend on the day.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
