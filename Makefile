@@ -28,7 +28,7 @@ test-all: .venv/installed lint
 
 # Stand-ins for other processors: plain kernels and two threads, then the kernels of old processors.
 test-kernels: .venv/installed
-	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 $(PYTEST) $(KERNEL_TESTS)
+	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 LOKY_MAX_CPU_COUNT=2 $(PYTEST) $(KERNEL_TESTS)
 	DNNL_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem $(PYTEST) $(KERNEL_TESTS)
 
 # Ray, Spark (which needs Java), Dask and DuckDB: the recipes of docs/how-to/engines.md, and folders on Ray.

@@ -23,6 +23,7 @@ from fairflows import exceptions
 
 # Two test processes share two cores; more threads than that only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # joblib's
 
 # Arrays have the shapes that the package's annotations name. Before any module with such annotations is imported.
 shapes.install()

@@ -37,7 +37,7 @@ WITH_PYTHON = [
     for page in PAGES
     if python_blocks(page)
 ]
-EPOCHS = {"README.md": 4, "tutorial-representations.md": 20}  # what training reaches is not the question
+EPOCHS = {"README.md": 4, "tutorial-representations.md": 12}  # what training reaches is not the question
 # Said to the reader on purpose; any other warning is an error.
 MAY_WARN = pytest.mark.filterwarnings("ignore::fairflows.exceptions.DataWarning")
 # Most examples run with 3,800 of Adult's rows; these reach their targets, or take so many rows as they do, with more.

@@ -67,7 +67,7 @@ def share_missed(n_runs: int, *, of_leaves: bool = True, **settings) -> tuple[in
 
 
 def test_the_bound_covers_and_is_not_loose():
-    missed, n = share_missed(300)
+    missed, n = share_missed(150)
     assert beta.ppf(0.01, missed, n - missed + 1) <= 0.2
     assert beta.ppf(0.99, missed + 1, n - missed) >= 0.1
 

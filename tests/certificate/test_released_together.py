@@ -10,7 +10,10 @@ import pytest
 import fairflows as ff
 from fairflows.exceptions import DataError
 
-pytestmark = pytest.mark.filterwarnings("ignore:Another model was certified on some of these persons")
+pytestmark = [
+    pytest.mark.usefixtures("few_draws"),
+    pytest.mark.filterwarnings("ignore:Another model was certified on some of these persons"),
+]
 
 
 def people(n: int = 1200, seed: int = 0) -> pd.DataFrame:

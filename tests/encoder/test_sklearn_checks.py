@@ -80,7 +80,7 @@ class BestCells(_NeedsEveryLabel, FairCells):
     pass
 
 
-CELLS = {"density": "counts"}
+CELLS = {"density": "counts", "n_bins": 3}
 ENCODERS = {
     "flow": Flow(
         n_epochs=2, n_blocks=2, hidden=(8,), head=(8,), density=MixtureDensity(1), dequantise=False, smoothing=0

@@ -301,13 +301,14 @@ def test_a_map_that_memorises_is_shown_by_the_table_and_bounded_for_others(named
         ff.certify(shared, whole.take(np.arange(1000)))
 
 
-def test_the_bound_on_persons_to_come_covers_the_truth():
-    """Maps that look harmless among the persons that they were fitted to, over 60 tables; the truth is known.
+@pytest.mark.parametrize("n_tables", [30, pytest.param(60, marks=pytest.mark.slow)])
+def test_the_bound_on_persons_to_come_covers_the_truth(n_tables):
+    """Maps that look harmless among the persons that they were fitted to, over many tables; the truth is known.
 
     Held-out persons find it out. The control, a bound that is counted on the fitted persons, fails.
     """
     delta, n_missed, n_control, slack = 0.2, 0, 0, []
-    for seed in range(60):
+    for seed in range(n_tables):
         whole = memorised(700, seed)
         shared = ff.Release(Feigning(key=KEY), output="cell", delta=delta)
         cells = shared.fit_transform(whole)["cell"].to_numpy()
@@ -316,9 +317,9 @@ def test_the_bound_on_persons_to_come_covers_the_truth():
         slack.append(upper - TOLD)
         fitted = held_out_parts(whole, 0)[0]
         n_control += cell_upper_bound(counted(cells[fitted], whole.a.iloc[fitted], 2), delta) < TOLD
-    assert n_missed <= 0.2 * 60
+    assert n_missed <= 0.2 * n_tables
     assert np.mean(slack) < 0.25
-    assert n_control > 50
+    assert n_control > 5 / 6 * n_tables
 
 
 @pytest.mark.filterwarnings("ignore:No identifier says", "ignore:Another model was certified")

@@ -13,7 +13,7 @@ from fairflows.bounds import table_distance
 pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_all_rows_are_released_and_counted(kind, run, tmp_path, monkeypatch):
     monkeypatch.setattr("fairflows.stream.files.BATCH_ROWS", 700)
     whole, source, out = people(9000), tmp_path / f"rows.{kind}", tmp_path / "out"
@@ -93,7 +93,7 @@ def test_a_release_by_a_sample_is_verified_and_drawn_again_by_a_sample_or_whole(
     assert "whole file" in run(*again, "--extend", "--sample", 2000, "-o", tmp_path / "d", ends=2)[2]
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", [pytest.param("csv", marks=pytest.mark.slow), "parquet"])
 def test_no_row_of_one_person_of_the_whole_file(kind, run, tmp_path):
     """The sample has half of the persons: what one person of the others has is known by reading the whole file."""
     rng, n, source = np.random.default_rng(0), 6000, tmp_path / f"rows.{kind}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -173,7 +174,7 @@ def _of_small_groups(
 ) -> str:
     """Name the groups that are too small for a target, the smallest first, and propose to merge them."""
     listed = _first([f"{table.groups[a]} ({persons[a]:,})" for a in small])
-    needed = next((m for m in range(22, 10_000) if _allows_two_cells(m, n.max(), target)), 10_000)
+    needed = 22 + bisect_left(range(22, 10_000), True, key=lambda m: _allows_two_cells(m, n.max(), target))
     said = (
         f"{table.a.name}: too few persons for a distance of {target} in {len(small):,} group{'s' * (len(small) > 1)}: "
         f"{listed}. That takes about {needed:,} persons of each group."
