@@ -92,6 +92,7 @@ def test_a_bug_is_called_one_and_has_its_own_exit_code(run, folder, monkeypatch)
         ("Cut it (cuts={'age': [44.5]}): merge_small=30.", "Cut it (--groups age:44.5): --merge-small 30."),
         ("Name it (household=...): merge (merge_small=...).", "Name it (--household ...): merge (--merge-small ...)."),
         ("Replace them (replace=True), by separator=';'.", "Replace them (--replace), by --separator ';'."),
+        (f"read (separator={chr(9)!r}).", "read (--separator tab)."),
         ("target must be in [0, 1]; got 3.", "target must be in [0, 1]; got 3. (option --target)"),
         ("Take another n_bins=8 of your label.", "Take another n_bins=8 of your label."),
     ],

@@ -58,6 +58,19 @@ def test_it_says_whom_dropped_rows_would_take_along(run, tmp_path):
     assert "To drop them changes the table so. Drop them (--missing-group drop), or keep them as 'missing'" in said
 
 
+def test_nothing_else_is_said_of_numbers_of_rows(run, tmp_path):
+    rows = messy().sort_values("origin").reset_index(drop=True)
+    rows.assign(index=np.arange(N), index2=np.arange(N) + 1).to_csv(tmp_path / "messy.csv", index=False)
+    words = ["describe", tmp_path / "messy.csv", "--sensitive", "origin", "--label", "race", "--drop", "mail,person"]
+    found = json.loads(run(*words, "--json", ends=0)[1])
+    said = [problem for problem in found["problems"] if "index" in problem]
+    assert [problem.split("'")[1] for problem in said] == ["index", "index2"]
+    assert all("which follow the rows" in problem for problem in said)
+    assert found["rules"] == ["start <= end"]
+    assert {"start", "end"} <= (columns := {column["column"] for column in found["columns"]})
+    assert not columns & {"index", "index2", "number"}
+
+
 def test_rare_classes_are_foreseen_and_json_holds_the_same(run, tmp_path):
     rows = messy()
     rows.to_csv(tmp_path / "messy.csv", index=False)

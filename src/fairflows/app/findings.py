@@ -106,7 +106,7 @@ def _findings(work: Work) -> tuple[list[Finding], list[str], Table | None]:
     found += map(Finding, work.table_notes)
     own = columns_of_own_values(table)
     found += [Finding(_IN_BRACKETS.sub("", text), [_leave_out([name])]) for name, text in own.items()]
-    stopping = {text for text, stops in numbers_like_names(table) if stops}
+    stopping = {text for _, text, stops in numbers_like_names(table) if stops}
     found += [Finding(_IN_BRACKETS.sub("", text), _remedies(text), text in stopping) for text in find_problems(table)]
     try:
         check_groups(table)

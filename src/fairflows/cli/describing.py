@@ -16,7 +16,7 @@ from fairflows.release.histories import checked_rules
 from fairflows.release.rules import check_rules, proposed_rules
 from fairflows.table.columns import check_column, check_known
 from fairflows.table.gaps import unlike
-from fairflows.table.names import columns_of_own_values
+from fairflows.table.names import columns_of_own_values, numbers_like_names
 from fairflows.table.panels import Panels
 from fairflows.table.persons import check_identifier
 from fairflows.table.prospects import best_bounds, find_names, find_problems
@@ -111,12 +111,23 @@ def describe(reading: Reading, frame: pd.DataFrame, name: str, delta: float) -> 
             problems.append((reading.identifier, str(error)))
             drop.append(reading.identifier)
             reading = replace(reading, identifier=None)
-    gaps = [*_of_gaps(frame, sensitive, label, reading)]
-    reading = replace(
-        reading, drop=drop, missing_group=reading.missing_group or "drop", missing_label=reading.missing_label or "drop"
+    stated, reading = (
+        reading,
+        replace(
+            reading,
+            drop=drop,
+            missing_group=reading.missing_group or "drop",
+            missing_label=reading.missing_label or "drop",
+        ),
     )
     table, refused = _table(reading, frame, name)
-    found = [*gaps, *(text for _, text in problems), *refused]
+    while table is not None and (numbered := {of: said for of, said, stops in numbers_like_names(table) if stops}):
+        problems += numbered.items()  # findings about the number of a row would hide the others
+        named_rows |= numbered
+        drop += numbered
+        table, refused = _table(reading, frame, name)
+    unnamed = frame.drop(columns=[c for c in {*named_rows, stated.identifier, stated.household} if c in frame])
+    found = [*_of_gaps(unnamed, sensitive, label, stated), *(text for _, text in problems), *refused]
     if table is None:
         columns = pd.DataFrame({"column": list(map(str, frame)), "type": frame.dtypes.astype(str).to_list()})
         return Description(name, columns.assign(missing=frame.isna().sum().to_list()), found)
@@ -149,7 +160,8 @@ def _of_gaps(frame: pd.DataFrame, sensitive: list[str], label: list[str], readin
         others = [column for column in frame if column not in columns or len(columns) > 1]
         first = unlike(frame[[column for column in sensitive if column in others]], is_missing)
         differ = [*first, *unlike(frame[[c for c in others if c not in sensitive]], is_missing)][:3]
-        share = f"{is_missing.sum():,} of {len(frame):,} rows ({is_missing.mean():.0%})"
+        part = "less than 1%" if is_missing.mean() < 0.005 else f"{is_missing.mean():.0%}"
+        share = f"{is_missing.sum():,} of {len(frame):,} rows ({part})"
         said = f"{' and '.join(columns)}: missing in {share}."
         if differ:
             said += f" These rows differ from the others: {'; '.join(differ)}. To drop them changes the table so."

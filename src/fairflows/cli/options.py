@@ -92,7 +92,7 @@ def _typed(value: str) -> str:
 
 
 def _joined(given: object) -> str:
-    return ",".join(map(str, given)) if isinstance(given, list) else str(given)
+    return ",".join(map(str, given)) if isinstance(given, list) else "tab" if given == "\t" else str(given)
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]

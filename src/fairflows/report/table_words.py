@@ -45,7 +45,7 @@ def _to_know(shared: Shared) -> Iterator[str]:
     if c.look > 1:
         yield f"This is look {c.look} of these persons: the bound is wider than that of a first look would be."
     if shared.audit is None:
-        yield "Nothing was attacked or measured (quick=True, or too few persons): the statements hold without that."
+        yield "Nothing was attacked or measured, as asked or for too few persons: the statements hold without that."
     if rules := shared.release.kept_rules:
         yield f"Every shared row keeps: {'; '.join(rules)}."
         yield from redrawn(shared.release.redrawn_, len(shared.rows))
@@ -56,7 +56,8 @@ def redrawn(n_redrawn: int, n_rows: int) -> list[str]:
 
     The number may be public: it depends on nothing but cells and fresh randomness, as the rows do.
     """
-    return [f"{n_redrawn:,} rows of {n_rows:,} broke a rule and were drawn again."]
+    said = "1 row" if n_redrawn == 1 else f"{n_redrawn:,} rows"
+    return [f"{said} of {n_rows:,} broke a rule and {'was' if n_redrawn == 1 else 'were'} drawn again."]
 
 
 def question(shared: Shared) -> str:

@@ -31,13 +31,13 @@ _MOST_BY_CHANCE = 0.9  # of them that would be by chance, if that says anything
 
 def check_numbers(table: Table) -> None:
     """Raise if a column of whole numbers looks like names of rows, unless it is stated to be a measurement."""
-    for said, is_certain in numbers_like_names(table):
+    for _, said, is_certain in numbers_like_names(table):
         if is_certain:
             raise DataError(said)
 
 
-def numbers_like_names(table: Table) -> Iterator[tuple[str, bool]]:
-    """Yield a sentence about each column of whole numbers that may name rows, and whether it is refused."""
+def numbers_like_names(table: Table) -> Iterator[tuple[str, str, bool]]:
+    """Yield each column of whole numbers that may name rows, a sentence about it, and whether it is refused."""
     for name, column in table.X.items():
         if name in table.keep_numbers or not _are_different_whole_numbers(column):
             continue
@@ -45,6 +45,7 @@ def numbers_like_names(table: Table) -> Iterator[tuple[str, bool]]:
         why = "which follow the rows" if follows else "which are related to no other column"
         looks = f", {why}: it looks like names of persons or rows" if follows or not is_related else ""
         yield (
+            str(name),
             f"Column {name!r} holds {column.nunique():,} different whole numbers in {len(column):,} rows{looks}. Make "
             f"it the identifier (identifier={name!r}) if it names persons or rows, drop it (drop=[{name!r}]), or state "
             f"that it is a measurement (keep_numbers=[{name!r}]).",

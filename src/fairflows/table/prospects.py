@@ -64,7 +64,7 @@ and leave unknown values empty.
         )
     for name, column in table.X.items():
         found += [] if str(name) in same else _of_column(str(name), column)
-    found += [*names_of_histories(table), *(said for said, _ in numbers_like_names(table))]
+    found += [*names_of_histories(table), *(said for _, said, _ in numbers_like_names(table))]
     return [*found, *values_of_households(table), *_of_columns_that_tell(table), *_of_groups(table)]
 
 
