@@ -222,6 +222,7 @@ def test_the_demo_with_few_rows(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = run("demo", ends=0)[1]
     assert "CERTIFIED" in out
+    assert "Share        fairflows-demo/shared.csv, fairflows-demo/certificate.json" in out
     written = {path.name for path in (tmp_path / "fairflows-demo").iterdir()}
     assert written >= {"shared.csv", "certificate.json", "report.html", "report-public.html", "model"}
 

@@ -175,3 +175,21 @@ def test_a_group_too_small_to_measure_is_left_out_by_name():
     two = ff.share(table.take(np.flatnonzero(table.a != "b")), target=0.4)
     assert two.usefulness is None
     assert "Nothing was attacked or measured" in repr(two)
+
+
+def test_who_cannot_be_encoded_later_is_said_at_once():
+    rng = np.random.default_rng(0)
+    n = 9_000
+    rows = {"x": rng.integers(99, size=n), "sex": rng.choice(["f", "m", "x"], n, p=[0.49, 0.48, 0.03])}
+    table = ff.Table(rows | {"person": range(n)}, sensitive="sex", identifier="person")
+    shared = ff.share(table, target=0.1, output="cell", quick=True)
+    said = "Persons who come later cannot be encoded, because there are too few persons for that: target="
+    text = " ".join(repr(shared).split())
+    assert said in text
+    new = pd.DataFrame({"x": [1], "sex": ["f"], "person": [n]})
+    with pytest.raises(ff.DataError, match="a larger target, or small groups that are merged, may allow it"):
+        ff.encode_batch(shared.release, new, sensitive="sex", identifier="person")
+    wider = float(text.split(said)[1].split(" ")[0])
+    shared = ff.share(table, target=wider, output="cell", quick=True)
+    assert shared.certificate.find("population").distance <= wider
+    assert "cannot be encoded" not in repr(shared)

@@ -241,8 +241,7 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.
     check_place(out, replace=True)
     table = load_adult()
     with locked(out, wait=False), stages():
-        shared = make(table)
-        shared.save(out, replace=True)
+        shared = make(table).save(out, replace=True)
     _print_frame(table.X.head(3), title="The table")
     _print_frame(shared.rows.head(3), title="The shared table: rows drawn from cells")
     _print_shared(shared, out, "csv")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 _SAME_NAMES = (
-    "again categorical decimal delta drop encoding engine extend groups household label merge_small method "
+    "again categorical decimal delta drop encoding engine extend groups household keep label merge_small method "
     "missing_group missing_label most_rows output replace sample sensitive separator sheet target time uncut unit"
 )
 _OPTIONS = {

@@ -423,6 +423,11 @@ class Release(TransformerMixin, BaseEstimator):
         rows.outside.warn()
         return released
 
+    @property
+    def encodes_others(self) -> bool:
+        """Whether persons who come later can be encoded, which takes enough persons for a second cut of the tree."""
+        return self.table_ is None or not self.traits.cut_twice or self.table_.blocks is not None
+
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row; persons of the table keep theirs."""
         found, n_kept = self.cells_and_kept(rows)
@@ -436,10 +441,10 @@ class Release(TransformerMixin, BaseEstimator):
         found = self.table_.kept_cells(rows.persons, self.key_)
         new = np.flatnonzero(found < 0)
         if len(new):
-            if self.traits.cut_twice and self.table_.blocks is None:
+            if not self.encodes_others:
                 raise DataError(
                     f"{len(new):,} of these rows are of persons who come later, and the release was fitted to too few "
-                    "persons to encode others."
+                    "persons to encode others: a larger target, or small groups that are merged, may allow it."
                 )
             part = rows if len(new) == len(found) else rows.take(new)
             if not part.persons.named:

@@ -311,14 +311,19 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
     return found
 
 
+def persons_of(c: Certificate) -> list[float]:
+    """Return the numbers of persons of the groups, where these have several rows of equal weight, or of rows."""
+    table = c.find("table")
+    return list((table.persons if table is not None and table.persons else c.n).values())
+
+
 def taken_by_size(c: Certificate) -> str:
     """Say that the target was taken for the number of persons, if it was, and what the usual one would allow."""
     if c.target_by == "user":
         return ""
     if c.find("table rank") is not None:
         return f" (taken for {sum(c.n.values()):,} persons)"
-    table = c.find("table")
-    persons = list((table.persons if table is not None and table.persons else c.n).values())
+    persons = persons_of(c)
     usual = plan_cells(persons, TARGETS[0], c.delta) if c.target != TARGETS[0] else None
     cells = (
         ""
@@ -326,6 +331,15 @@ def taken_by_size(c: Certificate) -> str:
         else f"; {TARGETS[0]:g} would allow {usual.n_cells if usual else 'fewer than 2'} cells"
     )
     return f" (taken for {round(sum(persons)):,} persons{cells})"
+
+
+def allowed_by(c: Certificate) -> str:
+    """Return the first of the usual targets that allows a statement about persons to come, if one does."""
+    for target in TARGETS:
+        plan = plan_cells(persons_of(c), target, c.delta) if c.target is None or target > c.target else None
+        if plan is not None and plan.population is not None:
+            return f": target={target:g} would allow it"
+    return ""
 
 
 def spent(c: Certificate) -> str:

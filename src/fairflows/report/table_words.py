@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fairflows.bounds.derived import rounded_up
 from fairflows.report.numbers import percent, percent_at_least
-from fairflows.report.statement_words import guess_of, heading, taken_by_size
+from fairflows.report.statement_words import allowed_by, guess_of, heading, taken_by_size
 from fairflows.report.verdict import leaving_out_would_do, not_covered, other_risks, remedies
 from fairflows.report.worth_words import good_for, wrapped
 
@@ -46,6 +46,8 @@ def _to_know(shared: Shared) -> Iterator[str]:
         yield f"This is look {c.look} of these persons: the bound is wider than that of a first look would be."
     if shared.audit is None:
         yield "Nothing was attacked or measured, as asked or for too few persons: the statements hold without that."
+    if not shared.release.encodes_others:
+        yield f"Persons who come later cannot be encoded, because there are too few persons for that{allowed_by(c)}."
     if rules := shared.release.kept_rules:
         yield f"Every shared row keeps: {'; '.join(rules)}."
         yield from redrawn(shared.release.redrawn_, len(shared.rows))
