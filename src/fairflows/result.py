@@ -205,6 +205,11 @@ class Run:
         kept = rows_kept(frame[self.sensitive], labels, missing_group, missing_label)
         if not kept.all():
             warn_user(f"{int((~kept).sum()):,} rows without a group or a label are not counted.")
+        if self.grouping is not None:
+            is_known = self.grouping.knows(frame.loc[kept, self.sensitive])
+            if n_others := int((~is_known).sum()):
+                warn_user(f"{n_others:,} rows of groups that the table did not have are not counted.")
+                kept[kept] = is_known
         if not kept.any():
             raise DataError(f"{path}: no row has a group, so that none can be counted.")
         known = {*map(str, model.schema_.kinds), *self.sensitive, self.identifier}

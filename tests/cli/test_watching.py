@@ -102,3 +102,19 @@ def test_rows_without_a_group_are_said_and_not_counted(run, folder):
     assert "'age'" in run("watch", folder / "out", folder / "new.csv", ends=2)[2]
     rows.drop(columns="sex").to_csv(folder / "new.csv", index=False)
     assert "'gender'" in run("watch", folder / "out", folder / "new.csv", "--groups-from", "gender", ends=2)[2]
+
+
+def test_values_that_no_group_was_merged_from_are_not_counted(run, tmp_path):
+    """One person of a new combination made the whole night's file bad input."""
+    rows = people(1500, 7).assign(town=np.where(np.arange(1500) < 80, "z", "x"))
+    rows.to_csv(tmp_path / "loans.csv", index=False)
+    words = ["--sensitive", "sex,town", "--merge-small", 100, *WORDS[2:]]
+    run("share", tmp_path / "loans.csv", *words, "-o", tmp_path / "out", ends=0)
+    rows = later(8, 200).assign(town=np.where(np.arange(200) < 3, "new", "x"))
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    command._warned.clear()
+    _, out, err = run("watch", tmp_path / "out", tmp_path / "new.csv", notices="always", ends=0)
+    assert "3 rows of groups that the table did not have are not counted" in err
+    assert "197 persons, since" in out
+    rows.assign(town="new").to_csv(tmp_path / "new.csv", index=False)
+    assert "no row has a group" in run("watch", tmp_path / "out", tmp_path / "new.csv", ends=2)[2]

@@ -145,23 +145,34 @@ class Grouping:
         A missing value has a missing group, unless it makes a group of its own. A group that is not in `merged` is a
         `DataError`.
         """
-        self._check_number(columns.shape[1])
-        index, name = columns.index, " and ".join(map(str, columns))
-        columns = _of_one_type(columns.set_axis(list(self.kinds), axis=1))
-        columns = Schema(self.kinds).apply(columns)
+        index, name, columns = columns.index, " and ".join(map(str, columns)), self._read(columns)
         if self.is_uncut:
             column, points = next(iter(self.cuts.items()))
             return _places(column, columns[column], points).set_axis(index).rename(name)
-        parts = self._values(columns)
-        group = joined(pd.DataFrame(parts)) if len(parts) > 1 else parts[next(iter(parts))]
+        group = self._before_merging(columns)
         if self.merged:
             group = _merge(_as_text(group), self.merged, name)
         return group.set_axis(index).rename(name)
 
+    def knows(self, columns: pd.DataFrame) -> npt.NDArray[np.bool_]:
+        """Return for which rows there is a group; where small groups were merged, all values are named."""
+        if not self.merged:
+            return np.ones(len(columns), dtype=bool)
+        return _as_text(self._before_merging(self._read(columns))).isin(self.merged).to_numpy()
+
+    def _read(self, columns: pd.DataFrame) -> pd.DataFrame:
+        """Return sensitive columns under the names and with the kinds of `kinds`."""
+        self._check_number(columns.shape[1])
+        return Schema(self.kinds).apply(_of_one_type(columns.set_axis(list(self.kinds), axis=1)))
+
+    def _before_merging(self, columns: pd.DataFrame) -> pd.Series:
+        parts = self._values(columns)
+        return joined(pd.DataFrame(parts)) if len(parts) > 1 else parts[next(iter(parts))]
+
     def values(self, columns: pd.DataFrame) -> pd.DataFrame:
         """Return the value of each sensitive column as text, of numbers that are cut their interval."""
-        found = Schema(self.kinds).apply(_of_one_type(columns.set_axis(list(self.kinds), axis=1)))
-        return pd.DataFrame({name: _as_text(part) for name, part in self._values(found).items()}, index=columns.index)
+        found = self._values(self._read(columns))
+        return pd.DataFrame({name: _as_text(part) for name, part in found.items()}, index=columns.index)
 
     def _values(self, columns: pd.DataFrame) -> dict[str, pd.Series]:
         """Return the value of each sensitive column, before groups are made of them."""
