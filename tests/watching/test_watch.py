@@ -145,8 +145,10 @@ def test_a_batch_that_lacks_a_group_joins_the_next(release):
     grouping = table(both).grouping
     watched.update(table(one, cuts=grouping), date="2026-10-01")
     assert (np.sum(watched.state["counts"]), np.sum(watched.state["pending"])) == (0, 100)
+    assert "waiting 100 persons" in repr(watched)
     watched.update(table(both[both["group"] == "g1"], cuts=grouping), date="2026-10-02")
     assert (np.sum(watched.state["counts"]), np.sum(watched.state["pending"])) == (200, 0)
+    assert "waiting" not in repr(watched)
     assert watched.state["starts"][0]["V"] == [50.0]
 
 

@@ -166,6 +166,11 @@ class Watch:
         return self._state.persons
 
     @property
+    def waiting(self) -> int:
+        """The number of these persons who are in no batch yet, because one of every group has not come with them."""
+        return int(np.sum(self._state.pending))
+
+    @property
     def bound(self) -> float:
         """The bound on persons to come that is tested."""
         return self._state.bound
@@ -193,6 +198,7 @@ class Watch:
             "certified": self.bound,
             "alpha": self.alpha,
             "persons": self.persons,
+            "waiting": self.waiting,
             "last": None if last is None else vars(last),
         }
 

@@ -21,7 +21,7 @@ CUT_AGAIN = "Cut again: share a table of newer persons, and encode by it from no
 
 
 def lines(watched: Watch) -> list[str]:
-    """Return what is known, in three lines, and a fourth one for what was not counted."""
+    """Return what is known, in three lines, and others for who waits or was not counted."""
     last, lamps = watched.last, watched.lamps
     if last is None:
         return ["Nobody was counted yet."]
@@ -36,6 +36,8 @@ def lines(watched: Watch) -> list[str]:
         bound if watched.refuted is None else f"{bound}, refuted on {watched.refuted}",
         f"{now}, {watched.persons:,} persons, since {last.since}",
     ]
+    if watched.waiting:
+        found.append(f"waiting {watched.waiting:,} persons, for one of every group: not in Δ and the bound yet")
     if last.not_counted:
         found.append(f"not counted: {', '.join(f'{n:,} {what}' for what, n in last.not_counted.items())}")
     return found
