@@ -3,7 +3,7 @@
     python benchmarks/traces.py [--rows 6000]
 
 Traced with `sys.setprofile` on rows of Adult, after a first call of each kind; comprehensions, lambdas and generator
-expressions are left out. ``codes`` counts the values that were looked up among levels, per value of the table.
+expressions are left out. At the end: how often the levels of each column are learnt or looked up, per row of the table.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import os
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 
 import fairflows as ff
 
@@ -52,22 +55,22 @@ class Trace:
         return f"{len(self.functions):10,}{len(modules):10,}{self.changes:10,}"
 
 
-def coded(call: Callable[[], object]) -> int:
-    """Return how many values a call looks up among levels."""
-    from fairflows.table.columns import Levels
+def coded(call: Callable[[], object]) -> Counter[str]:
+    """Return how many values of each column a call looks up among levels, or learns the levels of."""
+    from fairflows.table.domain import Levels
 
-    original, n = Levels.codes, 0
+    of, find, n = Levels.of, Levels.find, Counter[str]()
 
-    def counting(self: Levels, values: np.ndarray, *args: object, **kwargs: object) -> np.ndarray:
-        nonlocal n
-        n += len(values)
-        return original(self, values, *args, **kwargs)
+    def counted_of(name: str, column: pd.Series) -> tuple:
+        n[name] += len(column)
+        return of(name, column)
 
-    Levels.codes = counting
-    try:
+    def counted_find(self: Levels, column: pd.Series) -> np.ndarray:
+        n[self.name] += len(column)
+        return find(self, column)
+
+    with patch.object(Levels, "of", counted_of), patch.object(Levels, "find", counted_find):
         call()
-    finally:
-        Levels.codes = original
     return n
 
 
@@ -97,9 +100,9 @@ def main() -> None:
         with Trace() as trace:
             call()
         print(f"{name:28}{trace}", flush=True)
-    columns = len(adult.X.columns) + 2
     for name in ("share(quick=True)", "Release().fit_transform"):
-        print(f"{name}: values are looked up {coded(calls[name]) / (columns * len(adult)):.1f} times")
+        times = ", ".join(f"{column} {n / len(adult):.1f}" for column, n in coded(calls[name]).most_common())
+        print(f"{name}: times that the values of a column are looked up: {times}")
 
 
 if __name__ == "__main__":

@@ -24,12 +24,15 @@ def as_floats(frame: pd.DataFrame) -> FloatArray:
     return np.column_stack([floats(frame.iloc[:, j]) for j in range(frame.shape[1])])
 
 
-def as_texts(frame: pd.DataFrame) -> npt.NDArray[np.str_]:
-    """Return columns of categories as texts; the empty text is a missing value."""
+def as_texts(frame: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """Return columns of categories as texts; the empty text is a missing value.
+
+    They are objects, which scikit-learn looks up by their hashes instead of sorting them.
+    """
     columns = []
     for j in range(frame.shape[1]):
         codes, values = distinct_values(frame.iloc[:, j])
-        columns.append(np.array([*map(str, values), ""])[codes])
+        columns.append(np.array([*map(str, values), ""], dtype=object)[codes])
     return np.column_stack(columns)
 
 

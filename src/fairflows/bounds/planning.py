@@ -96,12 +96,21 @@ def lowest_target(n_persons: ArrayLike, n_matched: ArrayLike | None = None, spen
     (0.11, None)
     """
     targets = [t / 100 for t in range(1, 101) if t / 100 > spend]
-
-    def allows_two(target: float) -> bool:
-        return _plan(n_persons, target, 0.01, CALIBRATION, n_matched, spend) is not None
-
-    place = bisect_left(targets, True, key=allows_two)
+    place = bisect_left(targets, True, key=lambda target: allows_two_cells(n_persons, target, n_matched, spend))
     return targets[place] if place < len(targets) else None
+
+
+def allows_two_cells(
+    n_persons: ArrayLike, target: float, n_matched: ArrayLike | None = None, spend: float = 0.0
+) -> bool:
+    """Return whether a target allows two cells (`plan_cells`), whatever it allows to say of persons to come.
+
+    Examples
+    --------
+    >>> allows_two_cells([1000, 100], 0.11), allows_two_cells([1000, 100], 0.1)
+    (True, False)
+    """
+    return _cells_of_table(n_persons, target, n_matched, spend) >= 2
 
 
 def _plan(
@@ -114,8 +123,15 @@ def _plan(
     k = most_cells(of_table, of_cut, most, target, delta, foreseen_blocks_bound)
     if k >= 2:
         return CellPlan(target, k, known_half(of_table(k)), foreseen_blocks_bound(of_cut(k), delta))
-    k = most_cells(of_table, None, int(matched.min() + 1) // (FEWEST_PERSONS + 1), target, delta)
+    k = _cells_of_table(n, target, n_matched, spend)
     return CellPlan(target, k, known_half(of_table(k)), None) if k >= 2 else None
+
+
+def _cells_of_table(n: ArrayLike, target: float, n_matched: ArrayLike | None, spend: float) -> int:
+    """Return the most cells that Δ(½) of the table allows."""
+    known, matched = known_and_matched(n, n_matched)
+    most = int(matched.min() + 1) // (FEWEST_PERSONS + 1)
+    return _most_for_table(lambda k: _expected_blocks(known.astype(np.int64), k, spend), most, target)
 
 
 def known_and_matched(
@@ -143,11 +159,15 @@ def most_cells(
     `of_table` gives the blocks of the table's cells, which decide on the 95 % point of Δ(½), and `of_cut` those that
     the bound on persons to come follows from, if there is one.
     """
-    k = _most_within(of_table, most, target, 0.5, lambda blocks: ROOM * known_half(blocks))
+    k = _most_for_table(of_table, most, target)
     if of_cut is None or k < 2:
         return k
     exact, rough = (lambda blocks, f=f: f(blocks, delta) for f in (bound, foreseen_blocks_bound))
     return _most_within(of_cut, k, target, 0.3 * norm.isf(delta), exact, rough)
+
+
+def _most_for_table(of_table: Blocks, most: int, target: float) -> int:
+    return _most_within(of_table, most, target, 0.5, lambda blocks: ROOM * known_half(blocks))
 
 
 def _most_within(

@@ -34,6 +34,7 @@ _PARTS = {
     "%p": "AM|PM",
 }
 _PART = re.compile("%-?[A-Za-z%]?")
+_FEWEST_DIGITS = 3  # of a year and a day
 
 _DAYS = (
     "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y.%m.%d", "%d-%b-%Y", "%d %b %Y",
@@ -64,6 +65,8 @@ def fitting(texts: pa.Array, forms: Iterable[str] = COMMON) -> list[str]:
     if not len(texts):
         return list(forms)
     first = texts[0].as_py()
+    if sum(map(str.isdigit, first)) < _FEWEST_DIGITS:
+        return []
     likely = [form for form in forms if re.fullmatch(_pattern(form), first)]
     return [form for form in likely if all(times_of(part, form) is not None for part in (texts[:64], texts))]
 

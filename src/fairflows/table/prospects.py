@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.bounds.ages import plan_ranks, spread_within
-from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
+from fairflows.bounds.planning import TARGETS, CellPlan, allows_two_cells, plan_cells
 from fairflows.exceptions import DataError
 from fairflows.table.columns import floats, has_order, is_continuous, is_number
 from fairflows.table.date_forms import proposed_forms
@@ -35,7 +35,6 @@ _BINS = 20  # of the numbers of a column that may reveal the group
 _MANY_GROUPS = 8
 _FEWEST_OF_A_NUMBER = 100  # persons of each of many groups that are numbers; with fewer, the numbers are not codes
 _MOST_LISTED = 8  # names in one finding
-_DELTA = 0.01  # of bounds that are planned
 
 
 def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> dict[str, str]:
@@ -83,8 +82,11 @@ def best_bounds(table: Table, *, delta: float = 0.01) -> tuple[list[CellPlan], f
 
 
 def _of_column(name: str, column: pd.Series) -> Iterator[str]:
-    texts = column.dropna().astype(str).str.strip() if _is_text(column) else None
-    if texts is None or not (example := _example_of_others(texts)):
+    times = column.value_counts(sort=False) if _is_text(column) else None  # in the order of the rows
+    if times is None:
+        return
+    texts = pd.Series(times.index.astype(str)).str.strip()
+    if not (example := _example_of_others(texts, times.to_numpy())):
         return
     if forms := proposed_forms(pa.array(texts.unique())):
         stated = " or ".join(f"dates={ {name: form}!r}" for form in forms)
@@ -163,7 +165,7 @@ def _of_groups(table: Table) -> Iterator[str]:
         yield _proposed_cut(table)
         return
     for target in (TARGETS[-1], TARGETS[0]):  # what no promise is possible for, and what raises the promise
-        small = [a for a in range(len(groups)) if not _allows_two_cells(n[a], n.max(), target)]
+        small = [a for a in range(len(groups)) if not allows_two_cells([n[a], n.max()], target)]
         if small and (target == TARGETS[-1] or len(small) < len(groups)):
             yield _of_small_groups(table, sorted(small, key=lambda a: persons[a]), persons, n, target)
             return
@@ -174,7 +176,7 @@ def _of_small_groups(
 ) -> str:
     """Name the groups that are too small for a target, the smallest first, and propose to merge them."""
     listed = _first([f"{table.groups[a]} ({persons[a]:,})" for a in small])
-    needed = 22 + bisect_left(range(22, 10_000), True, key=lambda m: _allows_two_cells(m, n.max(), target))
+    needed = 22 + bisect_left(range(22, 10_000), True, key=lambda m: allows_two_cells([m, n.max()], target))
     said = (
         f"{table.a.name}: too few persons for a distance of {target} in {len(small):,} group{'s' * (len(small) > 1)}: "
         f"{listed}. That takes about {needed:,} persons of each group."
@@ -187,27 +189,24 @@ def _of_small_groups(
     return said
 
 
-def _allows_two_cells(n_group: float, n_largest: float, target: float) -> bool:
-    """Return whether a group can have two cells with ten persons each."""
-    return n_group >= 1 and plan_cells([n_group, n_largest], target, _DELTA) is not None
-
-
 def _persons_by_group(table: Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the persons of each group, and those of equal weight that their rows stand for."""
     group, K = table.group_numbers(table.groups), len(table.groups)
     return table.persons.count_by(group, K), table.persons.equal_weight(group, K)
 
 
-def _example_of_others(texts: pd.Series) -> str | None:
+def _example_of_others(texts: pd.Series, times: npt.NDArray[np.int64]) -> str | None:
     """Return a text that keeps a column from being numbers or dates: a currency, a thousands mark, a word.
 
-    Return None if most texts are neither, or some are codes with leading zeros, which are text on purpose.
+    `times` is how often each text occurs. Return None if most texts are neither, or some are codes with leading zeros,
+    which are text on purpose.
     """
     is_plain = pd.to_numeric(texts, errors="coerce").notna() | texts.str.match(_ISO_DATE)
     bare = texts.str.replace(r"[\s,$€£%]", "", regex=True)
     is_meant = pd.to_numeric(bare, errors="coerce").notna() | texts.str.match(_ISO_DATE) | texts.str.match(_OTHER_DATE)
     has_codes = texts.str.match(r"0\d+$").any()
-    return [*texts[~is_plain], *texts][0] if is_meant.mean() >= _MOSTLY and not has_codes else None
+    is_column_of_these = times[is_meant].sum() >= _MOSTLY * times.sum()
+    return [*texts[~is_plain], *texts][0] if is_column_of_these and not has_codes else None
 
 
 def _guessed_right(X: pd.DataFrame, wanted: pd.Series) -> dict[str, float]:
