@@ -5,7 +5,8 @@
 Each split releases four fifths of the persons, or as many as the name says, as cells, and encodes the others. ``told``
 is the share of the errors of a blind guess that the most frequent value of the cell avoids, over all columns (numbers
 in quarters); ``label`` and ``AUC`` are those of the label's mean in the cell. Values and means are those of the table,
-judged on the others. ``Δ`` is the distance between the cells of the others' groups. Only names that are older than
+judged on the others; they are empty where a target allows no encoding of persons to come (``--target auto`` takes one
+by the number of persons). ``Δ`` is the distance between the cells of the others' groups. Only names that are older than
 trees with two cuts are used, so that the sources of an earlier commit can be measured by `PYTHONPATH`.
 """
 
@@ -23,10 +24,17 @@ import fairflows as ff
 
 SOURCES = {
     "adult": lambda: ff.load_adult("all"),
-    "nist": lambda: ff.paper.load_nist(),
+    "nist": lambda: with_income(ff.paper.load_nist()),
     "acs": lambda: ff.paper.load_acs(),
     "compas": lambda: ff.paper.load_compas(),
 }
+
+
+def with_income(table: ff.Table) -> ff.Table:
+    """Return NIST's rows without weights, with the decile of income as their label."""
+    frame = table.X.drop(columns=["PWGTP", "WGTP", "PINCP", "POVPIP"])
+    frame = frame.assign(SEX=table.a.to_numpy())
+    return ff.Table(frame, sensitive="SEX", label="PINCP_DECILE", missing_label="keep")
 
 
 def named(table: ff.Table) -> ff.Table:
@@ -57,7 +65,7 @@ def told(table: ff.Table, codes: dict[str, np.ndarray], places: tuple[np.ndarray
     return avoided / errors
 
 
-def measured(table: ff.Table, n_learn: int, target: float, seed: int) -> dict[str, float]:
+def measured(table: ff.Table, n_learn: int, target: float | None, seed: int) -> dict[str, float]:
     """Release a random part of the persons, and judge the cells on the others."""
     order = np.random.default_rng(seed).permutation(len(table))
     places = learn, judge = order[:n_learn], order[n_learn:]
@@ -65,7 +73,11 @@ def measured(table: ff.Table, n_learn: int, target: float, seed: int) -> dict[st
     start = time.perf_counter()
     cells = release.fit_transform(table.take(learn))["cell"].to_numpy()
     seconds = time.perf_counter() - start
-    others = release.transform(table.take(judge))["cell"].to_numpy()
+    found = {"persons": n_learn, "cells": release.n_cells_, "fit s": seconds}
+    try:
+        others = release.transform(table.take(judge))["cell"].to_numpy()
+    except ff.DataError:  # too few persons for a cut at persons to come
+        return found
     codes = {name: quarters(table.X[name]) for name in table.X}
     y = pd.factorize(table.y, sort=True)[0]
     score = np.bincount(cells, y[learn] == 1, release.n_cells_) / np.maximum(
@@ -77,14 +89,11 @@ def measured(table: ff.Table, n_learn: int, target: float, seed: int) -> dict[st
     rates = np.stack(
         [np.bincount(others[group == a], minlength=release.n_cells_) / (group == a).sum() for a in range(2)]
     )
-    return {
-        "persons": n_learn,
-        "cells": release.n_cells_,
+    return found | {
         "told": told(table, codes, places, (cells, others)),
         "label": float((most.argmax(axis=1)[others] == y[judge]).mean()),
         "AUC": roc_auc_score(y[judge], score[others]) if y.max() == 1 else float("nan"),
         "Δ": 0.5 * float(np.abs(rates[0] - rates[1]).sum()),
-        "fit s": seconds,
     }
 
 
@@ -92,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=["adult", "nist", "acs", "compas", "adult-1000", "adult-2000"])
     parser.add_argument("--splits", type=int, default=4)
-    parser.add_argument("--target", type=float, default=0.1)
+    parser.add_argument("--target", type=lambda text: None if text == "auto" else float(text), default=0.1)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     found = []
