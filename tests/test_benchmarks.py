@@ -1,5 +1,6 @@
 """Benchmarks stay runnable: docs quote their commands, and nothing else would notice that one has fallen behind."""
 
+import ast
 import importlib
 import os
 from pathlib import Path
@@ -18,6 +19,23 @@ def test_a_benchmark_finds_all_that_it_imports(name, monkeypatch):
     monkeypatch.syspath_prepend(FOLDER)
     monkeypatch.setattr(os, "environ", dict(os.environ))  # some of them set the number of threads
     assert callable(importlib.import_module(name).main)
+    # Rows of others are made with older sources, too.
+    for statement in imports_of_functions(FOLDER / f"{name}.py") if name != "rows_of_others" else ():
+        exec(statement, {})
+
+
+def imports_of_functions(file: Path) -> list[str]:
+    """The statements by which functions of a file import from this package."""
+    functions = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)]
+    imports = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.ImportFrom)]
+    return [ast.unparse(node) for node in imports if node.module.startswith("fairflows")]
+
+
+def test_an_import_that_a_function_cannot_make_is_found(tmp_path):
+    (tmp_path / "old.py").write_text("def main():\n    from fairflows.table.columns import Levels\n")
+    (statement,) = imports_of_functions(tmp_path / "old.py")
+    with pytest.raises(ImportError, match="Levels"):
+        exec(statement, {})
 
 
 def test_the_first_leaves_of_a_tree_are_the_smaller_tree(monkeypatch):
