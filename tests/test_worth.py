@@ -12,6 +12,7 @@ import fairflows as ff
 from fairflows import DataError, usefulness
 from fairflows.paper.baselines import RawFeatures
 from fairflows.worth import likeness
+from fairflows.worth.label_worth import gap_between
 
 pytestmark = [
     pytest.mark.usefixtures("few_trees"),
@@ -83,6 +84,20 @@ def test_the_label_is_judged_against_true_labels(found):
     assert found.label.blind == pytest.approx(0.5, abs=0.04)
     for right in found.label.best.values():
         assert right == pytest.approx(0.9, abs=0.03), "the groups are alike, so that hiding them costs nothing"
+
+
+@pytest.mark.parametrize(("are_rates", "n_small"), [(True, 40), (False, 40), (True, 400)])
+def test_the_interval_of_a_gap_covers_the_truth(are_rates, n_small):
+    """A true difference of .2 in one group of few; half of the width must cover it too rarely."""
+    rng, group = np.random.default_rng(0), np.repeat(["few", "many"], [n_small, 800])
+    mean, held = np.where(group == "few", 0.4, 0.6), []
+    for _ in range(600):
+        values = rng.random(len(group)) < mean if are_rates else mean + rng.normal(size=len(group))
+        gap, chance = gap_between(values[:, None].astype(float), group, ["few", "many"], are_rates=are_rates)
+        held.append([abs(gap - 0.2) <= width for width in (chance, chance / 2)])
+    whole, half = np.mean(held, axis=0)
+    assert whole >= 0.93
+    assert half <= 0.8
 
 
 def test_columns_come_most_told_first_and_as_plain_values(found):

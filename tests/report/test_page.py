@@ -364,7 +364,7 @@ def test_it_is_said_where_leaving_the_column_out_would_do():
 
 
 def useful(**rules):
-    right = {"right": 0.8, "auc": 0.85, "error": None, "gap": 0.1}
+    right = {"right": 0.8, "auc": 0.85, "error": None, "gap": 0.1, "gap_chance": 0.02}
     label = {"name": "pay", "classes": ["0", "1"], "blind": 0.75,
              "rules": {name: {**right, **rule} for name, rule in rules.items()},
              "best": {"0": 0.81, "0.1": 0.83}}  # fmt: skip
@@ -383,7 +383,10 @@ def test_what_a_table_is_good_for():
     poor = " ".join(good_for(useful(raw={}, trained={}, score={"right": 0.74}, row={})))
     assert "no better than a blind guess: train on the table" in poor
     trained = not_covered(of_table(), useful(raw={"gap": 0.18}, trained={"gap": 0.17}))
-    assert "differ between groups by up to 17.0 points (learnt from original rows: 18.0 points)" in trained[-1]
+    assert (
+        "differ between groups by up to 17.0 ± 2.0 points (learnt from original rows: 18.0 ± 2.0 points; 95 %"
+        in trained[-1]
+    )
 
 
 def test_columns_that_a_row_tells_nothing_of_are_counted_not_listed():

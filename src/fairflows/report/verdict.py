@@ -159,7 +159,7 @@ def not_covered(c: Certificate, usefulness: dict[str, Any] | None = None, merged
             gap, raw = (_gap(label, label["rules"][name]) for name in ("trained", "raw"))
             found.append(
                 f"what a model predicts from original rows: learnt from this table, its predictions of {label['name']} "
-                f"differ between groups by up to {gap} (learnt from original rows: {raw})"
+                f"differ between groups by up to {gap} (learnt from original rows: {raw}; 95 % intervals)"
             )
     return found
 
@@ -176,8 +176,10 @@ def other_risks(audit: dict[str, Any] | None) -> list[str]:
 
 
 def _gap(label: dict[str, Any], rule: dict[str, Any]) -> str:
-    """Say how much predictions differ between groups."""
-    return f"{100 * rule['gap']:.1f} points" if label["classes"] else f"{rule['gap']:.2f} standard deviations"
+    """Say how much predictions differ between groups, with a 95 % interval."""
+    if label["classes"]:
+        return f"{100 * rule['gap']:.1f} ± {100 * rule['gap_chance']:.1f} points"
+    return f"{rule['gap']:.2f} ± {rule['gap_chance']:.2f} standard deviations"
 
 
 def remedies(c: Certificate) -> list[str]:

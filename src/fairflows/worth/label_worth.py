@@ -39,6 +39,7 @@ class JudgedRule:
     auc: float | None  # how well scores rank a class above the others, mean over the classes; None for a number
     error: float | None  # the mean distance of a number from the truth; None for classes
     gap: float  # largest difference between groups in how often a class is predicted; of numbers of means, in sd
+    gap_chance: float  # by how much chance moves this difference, at 95 %
 
 
 @dataclass(frozen=True)
@@ -143,17 +144,21 @@ class _LabelRows:
         if self.label.classes is None:
             errors, spread = predicted[:, 0] - self.truth, max(float(np.var(self.truth)), 1e-300)
             right = 1 - float(np.mean(errors**2)) / spread
-            return JudgedRule(right, None, float(np.abs(errors).mean()), self._gap(predicted) / spread**0.5)
+            gap = gap_between(predicted / spread**0.5, *self._groups(), are_rates=False)
+            return JudgedRule(right, None, float(np.abs(errors).mean()), *gap)
         chosen, size = predicted.argmax(axis=1), len(self.label.classes)
         known = [c for c in range(size) if 0 < np.mean(self.truth == c) < 1]
         aucs = [roc_auc_score(self.truth == c, predicted[:, c]) for c in known]
         auc = float(np.mean(aucs)) if aucs else None
-        return JudgedRule(float((chosen == self.truth).mean()), auc, None, self._gap(np.eye(size)[chosen]))
+        return JudgedRule(
+            float((chosen == self.truth).mean()),
+            auc,
+            None,
+            *gap_between(np.eye(size)[chosen], *self._groups(), are_rates=True),
+        )
 
-    def _gap(self, values: FloatArray) -> float:
-        """Return the largest difference between the means of two groups."""
-        group = self.judge.a.to_numpy()
-        return float(np.ptp([values[group == a].mean(axis=0) for a in self.judge.groups], axis=0).max())
+    def _groups(self) -> tuple[npt.NDArray, list[Any]]:
+        return self.judge.a.to_numpy(), self.judge.groups
 
     def _blind(self) -> float:
         if self.label.classes is None:
@@ -208,3 +213,17 @@ def _boosted(label: Label, fit: pd.DataFrame, y: npt.NDArray, asked: Sequence[pd
         found.append(np.zeros((len(rows), len(label.classes))))
         found[-1][:, known] = trees.predict_proba(rows)
     return found
+
+
+def gap_between(
+    values: FloatArray, group: npt.NDArray, groups: Sequence[Any], *, are_rates: bool
+) -> tuple[float, float]:
+    """Return the largest difference between the means of two groups, and the half width of its 95 % interval."""
+    parts = [values[group == a] for a in groups]
+    means = np.array([part.mean(axis=0) for part in parts])
+    place = int(np.ptp(means, axis=0).argmax())
+    pair = [parts[extreme][:, place] for extreme in (means[:, place].argmax(), means[:, place].argmin())]
+    if are_rates:  # one of each more, so that 0 of 40 is no certainty
+        pair = [np.append(part, [0, 1]) for part in pair]
+    error = sum(part.var() / len(part) for part in pair) ** 0.5
+    return float(np.ptp(means[:, place])), float(1.96 * error)
