@@ -311,7 +311,7 @@ def _target_screen(work: Work) -> dict[str, Any]:
         raise DataError("Nothing can be certified about these groups with so many persons: merge small ones.")
     holds = [
         "You hold the table, the model and its key. The receiver holds the shared table, its certificate and a report.",
-        "A person in the table is assumed to be known to the receiver by nothing but the shared rows.",
+        "Of a person, the receiver is assumed to see the shared row, and no other data of the same person.",
     ]
     return {"targets": outlook.TARGETS, "chosen": chosen, "said": outlook.outlook(table, chosen), "holds": holds}
 

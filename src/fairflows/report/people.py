@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fairflows.bounds.derived import rounded_up
-from fairflows.display import FAINT, axes_of
+from fairflows.display import axes_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +22,7 @@ Guesses = Sequence[tuple[str, float]]
 """Who guesses, and how many of 100 guesses are right."""
 
 GUESSED = "#0072B2"  # is seen on light and on dark, and by colour-blind people
+_OTHERS = "#80868b"
 _BEFORE, _AFTER = "before, by an adversary", "after, at most"
 
 
@@ -69,7 +70,7 @@ def draw_people(guesses: Guesses, ax: Axes | None) -> Axes:
     for place, (name, right) in enumerate(guesses):
         i = np.arange(100)
         x, y, is_right = i % 10 + 12 * place, -(i // 10), i < round(right)
-        axes.scatter(x[~is_right], y[~is_right], s=40, facecolors="none", edgecolors=FAINT)
+        axes.scatter(x[~is_right], y[~is_right], s=40, facecolors="none", edgecolors=_OTHERS)
         axes.scatter(x[is_right], y[is_right], s=40, color=GUESSED)
         axes.annotate(f"{right:g}", (12 * place - 0.4, 2.1), fontsize=16, fontweight="bold")
         axes.annotate(name, (12 * place - 0.4, 1), fontsize=9)

@@ -48,7 +48,7 @@ def draw_usefulness(found: Usefulness, ax: Axes | None) -> Axes:
     colours = [GUESSED] * len(found.columns) + [ATTACK]
     axes.barh(range(len(told)), [100 * line.told for line in told], color=colours, height=0.6)
     axes.set_yticks(range(len(told)), [line.name for line in told], parse_math=False)
-    axes.invert_yaxis()
+    axes.set_ylim(len(told) - 0.4, -0.6)  # the first on top
     axes.set_xlim(0, 100)
     axes.set_xlabel(f"{TOLD}, %")
     axes.spines[["top", "right"]].set_visible(False)
