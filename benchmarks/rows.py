@@ -278,10 +278,12 @@ def judged(source: Source, arguments: argparse.Namespace) -> dict[str, object]:
     cells = cells_of(source, arguments.cells)
     if arguments.maker == "trees":
         start = time.perf_counter()
-        law = RowLaw.fit(fit, cells[is_fitted], arguments.cells, rules=source.stated)
-        drawn = law.sample(cells[~is_fitted])
+        y = None if source.label is None else fit[[source.label]]
+        X = fit if y is None else fit.drop(columns=source.label)
+        law = RowLaw.fit(X, cells[is_fitted], arguments.cells, y, rules=source.stated)
+        drawn = law.sample(cells[~is_fitted])[list(real)]
         seconds = time.perf_counter() - start
-        again = law.sample(cells[is_fitted])
+        again = law.sample(cells[is_fitted])[list(real)]
     elif arguments.maker == "persons":
         seconds = 0.0
         drawn, again = (fit.iloc[places].reset_index(drop=True) for places in other_persons(cells, is_fitted))

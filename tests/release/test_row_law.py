@@ -204,6 +204,16 @@ def test_a_small_table_is_not_remembered():
     assert np.mean(told) < 0.55
 
 
+def test_a_label_keeps_its_relations_in_a_small_table():
+    """Drawn as the last column, the label had half of these correlations."""
+    rng, cells = np.random.default_rng(0), np.arange(250) % 2
+    X = pd.DataFrame(rng.integers(0, 2, (250, 12))).add_prefix("x")
+    tells = list(X)[:6]
+    y = pd.DataFrame({"y": (2 * X[tells].sum(axis=1) + rng.normal(0, 1.5, 250)).round(1)})
+    drawn = RowLaw.fit(X, cells, 2, y).sample(np.arange(8_000) % 2, np.random.default_rng(1))
+    assert (drawn[tells].corrwith(drawn["y"]) / X[tells].corrwith(y["y"])).mean() > 0.7
+
+
 def test_a_label_with_the_name_of_a_feature_is_refused():
     X, cells, _ = people(300)
     with pytest.raises(DataError, match="'works' is a feature and the label"):

@@ -51,13 +51,14 @@ class DrawnColumns:
     ) -> DrawnColumns:
         """Find the columns to draw in training rows, whose persons are numbered.
 
-        `known` has the levels of columns that were coded before. The columns that `order` names come first, then those
-        with few levels; before all of them come those of `given`. `computed` says how some columns follow from others.
-        The other settings are those of `RowLaw.fit`.
+        `known` has the levels of columns that were coded before. The columns of `given` come first, then those that
+        `order` names, then labels, then columns with few levels. A label that came last would depend on all features by
+        one small tree; features that come later depend on the label by a tree each, which keeps more of a small table.
+        `computed` says how some columns follow from others. The other settings are those of `RowLaw.fit`.
         """
-        order = [*given, *order]
-        for name in order:
+        for name in (*given, *order):
             check_known(name, whole.columns, "first")
+        order = list(dict.fromkeys([*given, *order, *labels]))
         follows = {found.column for found in computed}
         drawn: Columns = {name: column for name, column in whole.items() if name not in follows}
         looked_up = {found.source for found in computed if isinstance(found, Lookup)}  # which are drawn as they are

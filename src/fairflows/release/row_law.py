@@ -109,11 +109,11 @@ class RowLaw:
         """Learn the law from rows X with their cells, and from labels y, which are drawn together with them.
 
         `persons` is the person of each row, by default another one. A column of numbers whose kind is "categorical" is
-        drawn from its own values. The columns that `order` names are drawn first, then those with few levels. Columns
-        of X that `given` names, which are its first, are known whenever a row is drawn, and not drawn. `computed` says
-        how columns follow from others. Labels come after `label_place` features, by default last. `known` has the
-        levels of columns that were coded before, and `key` is the secret of the hashes of rows that are not drawn. The
-        other settings are those of `Release`.
+        drawn from its own values. The columns that `order` names are drawn first, then labels, then columns with few
+        levels. Columns of X that `given` names, which are its first, are known whenever a row is drawn, and not drawn.
+        `computed` says how columns follow from others. In a drawn row labels stand after `label_place` features, by
+        default last. `known` has the levels of columns that were coded before, and `key` is the secret of the hashes of
+        rows that are not drawn. The other settings are those of `Release`.
         """
         labels = [] if y is None else list(y)
         whole = joined_columns(X, y, label_place)
