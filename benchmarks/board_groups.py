@@ -54,7 +54,7 @@ from fairflows.paper import load_acs_income
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "board-groups.csv"
 FEATURES, SMALL, JUDGED, DELTA = ["COW", "SCHL", "OCCP", "WKHP"], 400, 200, 0.01
-SPENDS = (0.14, 0.16, 0.18)
+SPENDS = (0.14, 0.15, 0.16)
 RACES = {0: "white", 1: "black", 5: "Asian", 8: "two or more"}  # codes of the copy; the others are "other"
 AIM = 0.3  # for the gap
 COLUMNS = ["method", "setting", "validation", "validation_gap", "accuracy", "gap", "certified", "counted", "seconds"]
@@ -131,7 +131,7 @@ def task_of(rows: int | None, seed: int, environments: Path, train: int) -> Task
 
 
 def boosted_trees() -> BaseEstimator:
-    columns = make_column_transformer((TargetEncoder(), ["COW", "OCCP"]), remainder=StandardScaler())
+    columns = make_column_transformer((TargetEncoder(random_state=0), ["COW", "OCCP"]), remainder=StandardScaler())
     return make_pipeline(columns, HistGradientBoostingClassifier(random_state=0))
 
 
@@ -198,7 +198,7 @@ def elsewhere(task: Task, method: str) -> Iterator[Found]:
 def fair_tree(task: Task) -> Iterator[Found]:
     """Ours, with the attributes: two cells; the blocks of the tree certify."""
     for spend in SPENDS:
-        tree = ff.FairTree(2, calibration=0.9, spend=spend)
+        tree = ff.FairTree(2, calibration=0.8, spend=spend)
         answers = _answers(tree, task, task.fitted)
         yield Found(f"spend {spend}", answers, tree.blocks_[:, np.argsort(tree.cell_means_[:, -1])])
 
