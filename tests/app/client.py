@@ -42,7 +42,7 @@ class Page:
         assert answer.status_code == 200, answer.text
         return answer.json()["next"].removeprefix(f"/{self.token}").removesuffix("/table")
 
-    def shared(self, work, timeout=60):
+    def shared(self, work, timeout=600):
         """Wait until a run has ended."""
         end = time.monotonic() + timeout
         while (found := self.get(f"{work}/progress").json())["state"] == "running":

@@ -38,7 +38,7 @@ def address(tmp_path_factory):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     yield re.search(r"http\S+", process.stdout.readline())[0]
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
 
 
 @pytest.fixture(scope="module")

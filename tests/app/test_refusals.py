@@ -208,7 +208,7 @@ def test_the_command_serves_the_loopback_address_and_cleans_up(tmp_path):
         ]
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
     assert list((tmp_path / "fairflows" / "app").iterdir()) == [tmp_path / "fairflows" / "app" / "lock"]
 
 
@@ -239,7 +239,7 @@ def test_ten_gigabytes_in_chunks_are_cut_off(tmp_path):
         time.sleep(0.1)
     assert not list(folder.rglob("upload*"))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
 
 
 def test_the_limit_is_one(page):

