@@ -119,6 +119,7 @@ def test_a_page_of_the_site_is_refused_for_what_it_shows():
     assert check("<pre>UserWarning: odd</pre>") == ["a warning"]
     assert check("<pre>UserWarning: odd</pre>", has_errors=True) == []
     assert check("<p>.. math:: x</p>", has_errors=True) == ["a formula as text"]
+    assert check("<p>.674<em>, and of at most .091</em> <em>All</em></p>") == ["emphasis between two stars of notes"]
 
 
 def test_a_folder_with_a_faulty_page_is_refused(tmp_path):

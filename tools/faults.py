@@ -14,7 +14,10 @@ REQUESTS = {
     "a part from another host": r"<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//",
     "a style from another host": r"(?:@import|url\()\s*[\"']?(?:https?:)?//",
 }
-UNTYPESET = {"a formula as text": r"\.\. math::|:math:|\$\$|```math"}
+UNTYPESET = {
+    "a formula as text": r"\.\. math::|:math:|\$\$|```math",
+    "emphasis between two stars of notes": r"<em>[\s,.;:)]",
+}
 # What search engines and readers of feeds are told; a browser requests none of them.
 _UNREQUESTED = r'<link\b[^>]*\brel="?(?:canonical|prev|next|alternate)\b[^>]*>'
 
@@ -31,5 +34,5 @@ def requests_of(html: str) -> list[str]:
 
 
 def untypeset(html: str) -> list[str]:
-    """Return whether a page shows the marks of a formula instead of the formula."""
+    """Return whether a page shows the marks of a formula instead of the formula, or takes stars of notes for marks."""
     return [name for name, pattern in UNTYPESET.items() if re.search(pattern, html)]
