@@ -10,6 +10,7 @@ import pytest
 
 import fairflows as ff
 from fairflows import DataError, Table, share
+from fairflows.app.outlook import _levels
 
 EVIL = "<script>alert(1)</script>"
 
@@ -165,6 +166,13 @@ def test_a_run_is_cancelled(page):
     }  # fmt: skip
 
 
+def test_a_column_whose_name_has_two_lines_takes_a_role(page):
+    """A browser sends the end of a line as two characters."""
+    work = page.work("a.csv", as_csv(people().rename(columns={"sex": "sex\nof person"})))
+    page.post(f"{work}/columns", {"role sex\r\nof person": "sensitive"})
+    assert next(iter(page.desk.works.values())).roles == {"sex\nof person": "sensitive"}
+
+
 def test_what_came_from_data_is_escaped(page, tmp_path):
     frame = people().rename(columns={"x": EVIL}).assign(**{"k": EVIL})
     frame["sex"] = frame["sex"].replace("f", EVIL)
@@ -194,6 +202,15 @@ def test_pairs_of_columns_real_beside_shared(page):
     assert float(cells[0][0]) == pytest.approx(
         100 * ((people()["x"] < people()["x"].quantile(1 / 8)) & (people()["y"] == 0)).mean(), abs=0.2
     )
+
+
+def test_a_pair_with_dates_has_ranges_of_days(page):
+    """Dates of a file and shared dates may count in different units; a gap is in no range."""
+    days = pd.Series(pd.date_range("2001-02-03", periods=80)).astype("datetime64[us]")
+    (of_real, of_shared), names = _levels(days, pd.concat([days, pd.Series([pd.NaT])]).astype("datetime64[ns]"))
+    assert names[:2] == ["from 2001-02-03", "from 2001-02-12"]
+    assert np.bincount(of_real).tolist() == [10] * 8
+    assert of_shared.tolist() == [*of_real, -1]
 
 
 def test_it_checks_a_certificate(page, tmp_path):

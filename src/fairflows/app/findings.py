@@ -19,7 +19,7 @@ from fairflows.release.derived_columns import find_derived, relations
 from fairflows.release.drawn_columns import declared_columns
 from fairflows.release.rules import proposed_rules
 from fairflows.report.numbers import percent
-from fairflows.table.columns import has_order, infer_kind, is_number, shown
+from fairflows.table.columns import floats, has_order, infer_kind, is_number, shown
 from fairflows.table.gaps import unlike
 from fairflows.table.names import columns_of_own_values, numbers_like_names
 from fairflows.table.prospects import check_groups, find_names, find_problems
@@ -77,7 +77,7 @@ def _bars(column: pd.Series, times: pd.Series) -> list[float]:
     """Return the heights of a small histogram, of the values' order where they have one."""
     known = column.dropna()
     if has_order(column.dtype) and len(times) > _BARS:
-        values = known.astype("int64" if known.dtype.kind == "M" else np.float64)
+        values = floats(known)
         heights = np.histogram(values[np.isfinite(values)], bins=_BARS)[0]
     else:
         heights = times.head(_BARS).to_numpy()

@@ -15,7 +15,7 @@ from fairflows.report import verdict, worth_words
 from fairflows.report.numbers import percent
 from fairflows.report.people import guesses_of_100, headline, people_svg
 from fairflows.result import Shared
-from fairflows.table.columns import has_order, places_in
+from fairflows.table.columns import floats, has_order, places_in
 from fairflows.table.panels import Panels
 from fairflows.table.table import Table
 from fairflows.worth.label_worth import label_prospect
@@ -132,12 +132,12 @@ def pair(shared: Shared, table: Table, x: str, y: str) -> dict[str, Any]:
 def _levels(real: pd.Series, shared: pd.Series) -> tuple[list[np.ndarray], list[str]]:
     """Return the place of each value among ranges or frequent values, in both tables, and their names."""
     if has_order(real.dtype) and real.nunique() > _LEVELS:
-        values = [pd.to_numeric(part.astype("int64") if part.dtype.kind == "M" else part) for part in (real, shared)]
-        edges = np.unique(values[0].dropna().quantile(np.linspace(0, 1, _LEVELS + 1)))
-        bounds = pd.to_datetime(edges) if real.dtype.kind == "M" else edges
+        values = [floats(part) for part in (real, shared)]
+        edges = np.unique(np.nanquantile(values[0], np.linspace(0, 1, _LEVELS + 1)))
         codes = [np.clip(np.searchsorted(edges, part, side="right") - 1, 0, len(edges) - 2) for part in values]
-        known = [np.where(part.notna(), code, -1) for part, code in zip((real, shared), codes, strict=True)]
-        starts = [str(edge)[:10] if real.dtype.kind == "M" else f"{edge:g}" for edge in bounds[:-1]]
+        known = [np.where(np.isnan(part), -1, code) for part, code in zip(values, codes, strict=True)]
+        is_moment = real.dtype.kind == "M"
+        starts = [str(pd.Timestamp(edge, unit="s"))[:10] if is_moment else f"{edge:g}" for edge in edges[:-1]]
         return known, [f"from {start}" for start in starts]
     index = real.astype(object).value_counts().index[:_LEVELS]
     return [places_in(index, part) for part in (real, shared)], list(map(str, index))

@@ -378,7 +378,7 @@ async def _form(request: Request) -> dict[str, str]:
         if len(body) > _MOST_FORM_BYTES:
             raise HTTPException(413, "The form is too large.")
     found = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100_000)
-    return {name: values[-1] for name, values in found.items()}
+    return {name.replace("\r\n", "\n"): values[-1] for name, values in found.items()}  # as browsers end lines
 
 
 @cache
