@@ -21,7 +21,7 @@ from share_command import COLUMNS
 
 from fairflows import FairMatching, Release, load_adult
 from fairflows.attack.adversaries import LEARNERS
-from fairflows.attack.auditing import AttackedRelease
+from fairflows.attack.attacked_release import AttackedRelease
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
 

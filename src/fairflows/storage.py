@@ -81,7 +81,8 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.release.time_steps": "TimeSteps",
     "fairflows.release.column_tree": "ColumnTrees",
     "fairflows.release.number_ranges": "NumberRanges",
-    "fairflows.release.derived_columns": "Formula Lookup",
+    "fairflows.release.derived_columns": "Lookup",
+    "fairflows.release.formulas": "Formula",
     "fairflows.release.rules": "Rule",
     "fairflows.release.partitions": "NumericView NumberColumn LevelColumn TreePartition",
     "torch.distributions": "Normal MultivariateNormal Independent MixtureSameFamily Categorical Laplace StudentT Chi2 "

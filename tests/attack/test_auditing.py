@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from fairflows import DataError, DataWarning, FairFlow, FairMatching, Release, Table, audit, certify, load_adult
 from fairflows.attack.adversaries import LEARNERS
-from fairflows.attack.auditing import AttackedRelease
+from fairflows.attack.attacked_release import AttackedRelease
 from fairflows.certificate.certify import ContradictionError
 from fairflows.encoder.base import EncodedColumns, encode_again
 from fairflows.paper import make_shifted_gaussians

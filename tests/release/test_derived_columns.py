@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows.release.derived_columns import Formula, find_derived
+from fairflows.release.derived_columns import find_derived
+from fairflows.release.formulas import Formula
 from fairflows.release.row_law import RowLaw
 
 N = 3_000

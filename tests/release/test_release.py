@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fairflows as ff
 from fairflows import DataError, DataWarning, Encoder, FairCells, FairFlow, FairTree, Release, Table
-from fairflows.certificate.certify import most_rows_of
+from fairflows.certificate.released import most_rows_of
 from fairflows.density import MixtureDensity
 from fairflows.encoder.base import Model
 from fairflows.paper.baselines import RawFeatures

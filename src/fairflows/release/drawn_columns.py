@@ -12,7 +12,8 @@ import pandas as pd
 from fairflows.encoder.base import IntArray
 from fairflows.exceptions import DataError
 from fairflows.release.column_tree import Predictor, standardised
-from fairflows.release.derived_columns import Columns, Derived, Lookup, find_derived, without_undrawn
+from fairflows.release.derived_columns import Derived, Lookup, find_derived, without_undrawn
+from fairflows.release.formulas import Columns
 from fairflows.release.number_ranges import NumberRanges, is_shared
 from fairflows.table.columns import Dtype, check_known, floats, has_order, is_number
 from fairflows.table.domain import Levels

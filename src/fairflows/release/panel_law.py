@@ -12,8 +12,8 @@ import pandas as pd
 
 from fairflows.encoder.base import IntArray
 from fairflows.exceptions import DataError
-from fairflows.release.derived_columns import Formula
 from fairflows.release.drawn_columns import joined_columns
+from fairflows.release.formulas import Formula
 from fairflows.release.histories import BESIDE, LEFT, ROWS, Histories, checked_rules
 from fairflows.release.own_rows import RowHashes, held_by_one
 from fairflows.release.row_law import RowLaw

@@ -14,8 +14,9 @@ from fairflows.display import tracked
 from fairflows.encoder.base import IntArray
 from fairflows.exceptions import DataError
 from fairflows.release.column_tree import ColumnTrees
-from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup, relations
+from fairflows.release.derived_columns import Derived, Lookup, relations
 from fairflows.release.drawn_columns import DrawnColumns, Part, joined_columns
+from fairflows.release.formulas import Columns, Formula
 from fairflows.release.law_trees import fit_trees
 from fairflows.release.number_ranges import NumberRanges, Places
 from fairflows.release.own_rows import RowHashes, held_by_one, shared_range
