@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,30 +20,34 @@ class PanelKinds:
     law: np.ndarray  # (2, n_kinds)
     is_linked: bool = False  # whether persons stand in a table of their own, and may have no rows
 
+    def frames(self, kind: np.ndarray, group: np.ndarray, name: str) -> list[pd.DataFrame]:
+        """The rows of persons of these kinds and groups, whose names begin with a name.
+
+        Of linked tables the persons come second, with a column that half of the kinds share.
+        """
+        names, groups = np.array([f"{name}{i}" for i in range(len(kind))]), np.where(group, "b", "a")
+        m = np.array([len(rows) for rows in self.kinds])[kind]
+        rows = pd.DataFrame([row for k in kind for row in self.kinds[k]], columns=["day", "value"])
+        rows["who"] = np.repeat(names, m)
+        if not self.is_linked:
+            return [rows.assign(group=np.repeat(groups, m))]
+        return [rows, pd.DataFrame({"who": names, "ward": np.where(kind % 2, "x", "y"), "group": groups})]
+
     def table(self, kind: np.ndarray, group: np.ndarray, name: str) -> ff.Table:
-        """The table of persons of these kinds and groups, whose names begin with a name."""
-        if self.is_linked:
-            return self._linked_tables(kind, group, name)
-        m = np.array([len(rows) for rows in self.kinds])[kind]
-        who = np.repeat(np.arange(len(kind)), m)
-        rows = pd.DataFrame([row for k in kind for row in self.kinds[k]], columns=["day", "value"])
-        rows = rows.assign(group=np.where(group[who] == 0, "a", "b"), who=[f"{name}{i}" for i in who])
-        return ff.Table(rows, sensitive="group", identifier="who", time="day")
+        """The same as a table, or as linked tables."""
+        rows, *own = self.frames(kind, group, name)
+        roles = {"sensitive": "group", "identifier": "who", "time": "day"}
+        return ff.LinkedTables({"persons": own[0], "rows": rows}, **roles) if own else ff.Table(rows, **roles)
 
-    def _linked_tables(self, kind: np.ndarray, group: np.ndarray, name: str) -> ff.LinkedTables:
-        """The same persons in a table of their own, with a column that half of the kinds share; the rows beside it."""
-        names = np.array([f"{name}{i}" for i in range(len(kind))])
-        own = pd.DataFrame({"who": names, "ward": np.where(kind % 2, "x", "y"), "group": np.where(group, "b", "a")})
-        m = np.array([len(rows) for rows in self.kinds])[kind]
-        rows = pd.DataFrame([row for k in kind for row in self.kinds[k]], columns=["day", "value"])
-        tables = {"persons": own, "rows": rows.assign(who=np.repeat(names, m))}
-        return ff.LinkedTables(tables, sensitive="group", identifier="who", time="day")
-
-    def draw(self, rng: np.random.Generator, n: int, name: str) -> ff.Table:
-        """The table of random persons, half of each group."""
+    def files(self, rng: np.random.Generator, n: int, name: str, folder: Path) -> list[Path]:
+        """The files of random persons, half of each group."""
         group = np.repeat([0, 1], n // 2)
         kind = np.concatenate([rng.choice(len(self.kinds), n // 2, p=law) for law in self.law])
-        return self.table(kind, group, name)
+        frames = self.frames(kind, group, name)
+        paths = [folder / f"{part}.csv" for part in ("rows", "persons")[: len(frames)]]
+        for path, frame in zip(paths, frames, strict=True):
+            frame.to_csv(path, index=False)
+        return paths
 
 
 def _made() -> list[PanelKinds]:

@@ -134,6 +134,22 @@ def test_gaps_in_time_and_equal_times_are_drawn():
         assert found[step] == pytest.approx(real[step], abs=0.06)
 
 
+def test_steps_leave_time_for_the_rows_that_follow():
+    """Every row was drawn without the time that is left: a tenth of the persons had it all before their last rows."""
+    rng, n = np.random.default_rng(0), 600
+    days = np.stack([np.sort(rng.choice(np.arange(1, 40), 3, replace=False)) for _ in range(n)])
+    days = np.c_[np.zeros(n, int), days, np.full(n, 40)]
+    rows = pd.DataFrame({"who": np.repeat(np.arange(n), 5), "day": days.ravel(), "x": rng.integers(0, 9, 5 * n)})
+    panels = Panels.of(
+        ff.Table(rows.assign(sex=np.where(rows["who"] % 2, "f", "m")), sensitive="sex", identifier="who", time="day")
+    )
+    drawn = PanelLaw.fit(panels, np.zeros(n, int), 1).sample(np.zeros(n, int), rng)
+    smallest = [
+        (part.groupby(who)["day"].diff().dropna() == 1).mean() for part, who in ((rows, "who"), (drawn, "person"))
+    ]
+    assert smallest[1] < smallest[0] + 0.015
+
+
 def test_persons_with_1_2_50_and_5000_rows():
     rng = np.random.default_rng(0)
     m = np.r_[rng.choice([1, 2, 50], 200, p=[0.5, 0.4, 0.1]), 5000]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairflows.release.number_ranges import FEWEST_PERSONS, NumberRanges
+from fairflows.release.own_rows import shared_range
 from fairflows.table.columns import numbers
 
 RNG = np.random.default_rng(0)
@@ -75,6 +76,15 @@ def test_a_value_that_one_person_has_several_times_is_an_extreme_of_one_person()
     column = pd.Series([*RNG.integers(0, 50, 300), 99, 99, 99])
     assert 99 not in set(drawn_from(column, np.array([*range(300), 300, 300, 300]), 50))
     assert 99 in set(drawn_from(column, None, 50))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_several_values_of_one_person_beyond_all_others_are_extremes(sign):
+    """The largest alone was left out: numbers between the others' and this person's second largest were drawn."""
+    who = np.array([*range(300), *[300] * 6])
+    column = pd.Series(sign * np.array([*RNG.normal(size=300).round(2), *range(1000, 1600, 100)]))
+    assert drawn_from(column, who, 50).abs().max() < 5
+    assert sign * shared_range(column.to_numpy(), who)[sign > 0] == (sign * column[:300]).max()
 
 
 def test_ten_rows_of_one_person_do_not_fill_a_range():

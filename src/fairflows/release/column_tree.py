@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_matrix
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from fairflows.bounds.cells import FEWEST_PERSONS
@@ -15,6 +16,7 @@ from fairflows.encoder.base import FloatArray, IntArray
 _MOST_PREDICTORS = 32
 _MOST_DEPTH = 24
 _FEWEST_OF_PART = 14  # persons of a leaf of a tree that is grown on a part of them
+_SHARE_OF_ROWS = 0.5  # of the rows of so many persons, which a leaf has at least, where persons have several
 _MOST_CLASSES = 24  # of a classification tree: its time grows with them
 _FREQUENT = 0.02  # share of the rows from which on a value of a number is marked
 _PROFILES = 6  # numbers that describe a category of a longer list
@@ -61,14 +63,14 @@ class ColumnTrees:
         target: Predictor,
         predictors: Sequence[Predictor],
         candidates: Sequence[int],
-        persons: FloatArray,
+        persons: IntArray,
         parts: Sequence[npt.NDArray[np.bool_]],
         random_state: int,
     ) -> ColumnTrees:
         """Grow a tree on each part of the rows, then count levels over all rows.
 
-        `candidates` are the numbers of the predictors that trees may split, `persons` is the inverse number of rows of
-        the person of each row.
+        `candidates` are the numbers of the predictors that trees may split, `persons` is the number of the person of
+        each row.
         """
         rows = np.flatnonzero(target.codes >= 0)
         n_grown = max(min(_ROWS_GROWN, _VALUES_GROWN // len(predictors)), _ROWS_COMPARED)
@@ -141,25 +143,41 @@ def _frequencies(leaf: IntArray, target: Predictor, n_nodes: int) -> dict[str, I
 
 
 def _grown(
-    described: FloatArray | IntArray, x: npt.NDArray[np.float32], persons: FloatArray, fewest: int, random_state: int
+    described: FloatArray | IntArray, x: npt.NDArray[np.float32], persons: IntArray, fewest: int, random_state: int
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return feature, threshold and children of the nodes of a tree whose leaves hold at least so many persons each."""
-    n_persons = float(persons.sum())
+    """Return feature, threshold and children of the nodes of a tree whose leaves hold at least so many persons each.
+
+    A leaf may hold a few of the rows of each of its persons: a split that leaves too few persons is taken back.
+    """
+    each = np.bincount(persons)
+    n_persons = np.count_nonzero(each)
     if n_persons < 2 * fewest:
         return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64)
     kind = DecisionTreeClassifier if described.ndim == 1 else DecisionTreeRegressor
-    several = bool((persons < 1).any())
+    several = n_persons < len(persons)
     model = kind(
         min_samples_leaf=fewest,
-        min_weight_fraction_leaf=(fewest - 0.5) / n_persons if several else 0.0,
+        min_weight_fraction_leaf=_SHARE_OF_ROWS * fewest / n_persons if several else 0.0,
         max_depth=_MOST_DEPTH,
         random_state=random_state,
     )
-    tree = model.fit(x, described, sample_weight=persons if several else None).tree_
+    tree = model.fit(x, described, sample_weight=1 / each[persons] if several else None).tree_
     is_leaf, itself = tree.children_left < 0, np.arange(tree.node_count)
+    if several:
+        n_at = _persons_at(model.decision_path(x), persons, tree.weighted_n_node_samples < fewest)
+        is_leaf |= (n_at[tree.children_left] < fewest) | (n_at[tree.children_right] < fewest)
     children = [np.where(is_leaf, itself, side) for side in (tree.children_right, tree.children_left)]
     threshold = np.where(is_leaf, 0, np.floor(tree.threshold)).astype(np.int64)  # features are whole numbers
     return np.where(is_leaf, 0, tree.feature), threshold, np.stack(children, axis=1).ravel()
+
+
+def _persons_at(path: csr_matrix, persons: IntArray, is_asked: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return how many persons have rows at some nodes, given the nodes of each row; infinity at the others."""
+    node, person = path.indices, np.repeat(persons, np.diff(path.indptr))
+    asked = is_asked[node]
+    pairs = np.unique(node[asked].astype(np.int64) * (int(persons.max()) + 1) + person[asked])
+    n_at = np.bincount(pairs // (int(persons.max()) + 1), minlength=len(is_asked))
+    return np.where(is_asked, n_at, np.inf)
 
 
 def _described(target: Predictor, predictors: Sequence[Predictor], rows: IntArray) -> FloatArray | IntArray:

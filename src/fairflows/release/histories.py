@@ -15,7 +15,7 @@ from fairflows.release.derived_columns import Derived, find_derived
 from fairflows.release.drawn_columns import declared_columns, joined_columns
 from fairflows.release.row_law import RowLaw
 from fairflows.release.rules import BoolArray, Rule, check_rules, previous, proposed_rules, with_previous_columns
-from fairflows.release.time_steps import ELAPSED, LENGTH, SINCE, UNTIL, TimeSteps
+from fairflows.release.time_steps import ELAPSED, LENGTH, REST, SINCE, UNTIL, TimeSteps
 from fairflows.table.columns import has_order, numbers
 from fairflows.table.linked import LinkedTables
 from fairflows.table.panels import Panels
@@ -23,7 +23,7 @@ from fairflows.table.table import Table
 
 # Columns of the laws beside those of the table. A table that has one of them is refused.
 ROWS, LEFT = "(rows)", "(left)"
-BESIDE = (ROWS, LEFT, LENGTH, ELAPSED, SINCE, UNTIL)
+BESIDE = (ROWS, LEFT, LENGTH, ELAPSED, REST, SINCE, UNTIL)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Histories:
         new = rows[[name for name in (*self.varying, *self._follows) if name not in self.labels]]
         if self.steps is not None:
             beside, clock = self._beside(), [self.steps.time]
-            given, new = given.join(beside[[ELAPSED, SINCE]]), new.assign(**{UNTIL: beside[UNTIL]})
+            given, new = given.join(beside[[ELAPSED, REST, SINCE]]), new.assign(**{UNTIL: beside[UNTIL]})
         named = {name for rule in map(Rule, rules) for name in rule.columns}
         prior = [name for name in rows if name in self.varying or previous(name) in named]
         given = given.join(rows[[*clock, *self.stays]]).join(_before(rows[prior]))

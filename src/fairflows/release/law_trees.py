@@ -28,10 +28,10 @@ def fit_trees(
     columns, targets, n_given = drawn.predictors(), drawn.targets(persons), drawn.n_given
     coordinates = _coordinates(columns[n_given:], cells, n_cells)
     predictors = [*(Predictor(ranks[cells], n_cells, True) for ranks in coordinates), *columns]
-    persons_each, parts = 1 / np.bincount(persons)[persons], _parts(persons, random_state)
+    parts = _parts(persons, random_state)
     # The last trees take longest, and are begun first. scikit-learn grows trees without Python's lock.
     fits = [
-        delayed(ColumnTrees.fit)(target, predictors, before, persons_each, parts, random_state)
+        delayed(ColumnTrees.fit)(target, predictors, before, persons, parts, random_state)
         for target, before in zip(targets, _candidates(predictors, n_given, len(targets)), strict=True)
     ]
     fitted = Parallel(n_jobs=-1, prefer="threads", return_as="generator")(reversed(fits))

@@ -31,8 +31,8 @@ class NumberRanges:
     The *place* of a value is its number on the column's grid, or the value itself where the column has no grid. The
     grid is that of nearly all values; other values are rounded to it. A range consists of *stretches*: a value that
     several persons share is a stretch of its own, and all other values of the range lie in one stretch that reaches
-    from the smallest to the largest of them. A value that one person has belongs to no stretch if it is the smallest
-    or the largest of the column, or if all others of its range are shared.
+    from the smallest to the largest of them. A value that one person has belongs to no stretch if all values below it,
+    or all above it, are this person's alone, or if all others of its range are shared.
 
     Examples
     --------
@@ -123,6 +123,20 @@ def is_shared(codes: npt.NDArray[np.integer], persons: npt.NDArray[np.integer], 
     return np.bincount(codes, persons != somebody[codes], minlength=n) > 0
 
 
+def is_within_others(owner: npt.NDArray[np.integer]) -> BoolArray:
+    """Return which of rising values are no extremes of one person, given the only person of each value, or −1.
+
+    All values of one person that lie beyond those of all others are extremes, not just the last one.
+
+    Examples
+    --------
+    >>> is_within_others(np.array([7, -1, 8, 9, 8, 8])).tolist()
+    [False, True, True, True, False, False]
+    """
+    first, last = ((owner != end) | (owner < 0) for end in (owner[0], owner[-1]))
+    return np.logical_or.accumulate(first) & np.logical_or.accumulate(last[::-1])[::-1]
+
+
 def _ranges(places: Places, persons: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray, BoolArray]:
     """Return the first places and rows of the ranges, low, high and rows so far of stretches, and which are drawn."""
     order = np.lexsort([persons, places])
@@ -137,7 +151,7 @@ def _ranges(places: Places, persons: IntArray) -> tuple[Places, IntArray, Places
     stretch = np.where(shared, np.arange(len(value)), len(value))  # all other values of a range are one stretch
     _, number = np.unique(of_range * (len(value) + 1) + stretch, return_inverse=True)
     n_rows = np.bincount(number, count).astype(np.int64)
-    is_inner = shared | ~np.isin(np.arange(len(value)), [0, len(value) - 1])
+    is_inner = is_within_others(np.where(shared, -1, persons[start]))
     # Of a stretch of one person alone, the value itself would be drawn.
     alone = is_inner & ~shared
     is_inner &= shared | is_shared(number[alone], persons[start][alone], len(n_rows))[number]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.encoder.base import FloatArray, IntArray
-from fairflows.release.number_ranges import is_shared
+from fairflows.release.number_ranges import is_shared, is_within_others
 from fairflows.table.columns import floats, has_order
 from fairflows.table.keys import Hashes, Secret, keyed_hashes, value_hashes
 
@@ -67,13 +67,14 @@ def held_by_one(hashes: Sequence[Hashes], persons: npt.NDArray[np.integer]) -> H
 
 
 def shared_range(values: FloatArray, persons: IntArray) -> tuple[float, float, bool]:
-    """Return the smallest and the largest value, but for those that only one person has, and whether some are missing.
+    """Return the smallest and the largest value, but for extremes of one person, and whether some are missing.
 
     A gap that only one person has does not count.
     """
     is_known = ~np.isnan(values)
     different, codes = np.unique(values[is_known], return_inverse=True)
-    is_inner = is_shared(codes, persons[is_known], len(different))
-    is_inner[1:-1] = True
+    owner = np.empty(len(different), dtype=persons.dtype)
+    owner[codes] = persons[is_known]
+    is_inner = is_within_others(np.where(is_shared(codes, persons[is_known], len(different)), -1, owner))
     inner = different[is_inner] if is_inner.any() else different
     return float(inner[0]), float(inner[-1]), len(np.unique(persons[~is_known])) > 1

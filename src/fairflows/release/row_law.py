@@ -55,8 +55,8 @@ class RowLaw:
     Proof: [Rows drawn from a cell](proofs.md#rows-drawn-from-a-cell).
 
     No row is drawn that only one training person has: with or without the label, such a row is drawn again. Neither is
-    a category or a gap that only one training person has, nor a number of one person that is the smallest or largest of
-    the column, or the only such one of its range.
+    a category or a gap that only one training person has, nor a number of one person that lies below or above those of
+    all others, or is the only such one of its range.
 
     Examples
     --------

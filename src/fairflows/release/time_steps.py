@@ -15,7 +15,7 @@ from fairflows.release.own_rows import shared_range
 from fairflows.release.rules import BoolArray
 from fairflows.table.columns import Dtype, from_numbers, numbers
 
-LENGTH, ELAPSED, SINCE, UNTIL = "(length)", "(elapsed)", "(since)", "(until)"
+LENGTH, ELAPSED, REST, SINCE, UNTIL = "(length)", "(elapsed)", "(rest)", "(since)", "(until)"
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,13 @@ class TimeSteps:
         return cls(time, unit, decimals, shared_range(step / unit, whose)[0], shared_range(values, who)[1])
 
     def columns(self, column: pd.Series, is_first: BoolArray, is_last: BoolArray, who: IntArray) -> pd.DataFrame:
-        """Return the length in time of each row's person, and the time since the first row and to the neighbours."""
+        """Return the length in time of each row's person, and the time to the first and last row and the neighbours."""
         ticks = _ticks(column)
         elapsed = (ticks - ticks[is_first][who]) / self.unit
         since = np.diff(elapsed, prepend=0.0)
         until = np.where(is_last, np.nan, np.append(since[1:], 0.0))
-        return pd.DataFrame(
-            {LENGTH: elapsed[is_last][who], ELAPSED: elapsed, SINCE: np.where(is_first, 0.0, since), UNTIL: until}
-        )
+        length, since = elapsed[is_last][who], np.where(is_first, 0.0, since)
+        return pd.DataFrame({LENGTH: length, ELAPSED: elapsed, REST: length - elapsed, SINCE: since, UNTIL: until})
 
     def begin(self, rows: pd.DataFrame, left: IntArray) -> Clock:
         """Return the clock of first rows, whose persons get so many rows more.
@@ -97,20 +96,21 @@ class Clock:
     def next(self, until: npt.NDArray[Any], left: IntArray) -> Clock:
         """Return the clock at the next row, given the drawn step and the rows that are left after it.
 
-        The last row ends the length; other steps leave time for the rows that follow.
+        The last row ends the length. A step that leaves no time for the rows that follow is replaced by an even one.
         """
         rest, smallest = self.length - self.elapsed, self.steps.smallest
         even = rest / (left + 1)
         even = np.floor(even) if self.start.dtype.kind == "i" else even
-        step = np.where(np.isnan(until), even, until)
-        step = np.clip(step, smallest, np.maximum(rest - smallest * left, smallest))
+        step = np.where(until <= rest - smallest * left, until, even)  # the last row has no step, which is NaN
+        step = np.maximum(step, smallest)
         step = np.where(left == 0, rest, step)
         return Clock(self.steps, self.start, self.length, self.elapsed + step, step, left)
 
     def columns(self, dtype: Dtype) -> dict[str, Any]:
-        """Return time since the start and the row before, and the time itself."""
+        """Return time since the start and the row before, and to the last row, and the time itself."""
         ticks = self.start + (self.elapsed * self.steps.unit).astype(self.start.dtype)
-        return {ELAPSED: self.elapsed, SINCE: self.since, self.steps.time: self.steps.values(ticks, dtype)}
+        beside = {ELAPSED: self.elapsed, REST: self.length - self.elapsed, SINCE: self.since}
+        return beside | {self.steps.time: self.steps.values(ticks, dtype)}
 
 
 def _ticks(column: pd.Series) -> npt.NDArray:

@@ -38,7 +38,7 @@ class PanelWorth:
     lengths: tuple[float, float]  # total variation between the numbers of rows of a person
     steps: tuple[float, float] | None = None  # and between the steps in time from row to row; None without a time
     unchanged: dict[str, tuple[float, float]] | None = None  # share of rows that have the value of the row before
-    autocorrelation: dict[str, tuple[float, float]] | None = None  # of a number with itself in the row before
+    autocorrelation: dict[str, tuple[float, float]] | None = None  # of ranks of a number with those in the row before
     # AUC of the next row's label, or R² of a number, given the row before, on real rows of other persons: of a model
     # that learnt from shared rows, and from real ones.
     next_label: tuple[float, float] | None = None
@@ -95,10 +95,13 @@ class _Steps:
         return float((equal | (missing(now) & missing(before))).mean())
 
     def autocorrelation(self, name: Any) -> float:
-        """Return the correlation of a number with itself in the row before; NaN where it is always the same."""
-        now, before = pd.Series(floats(self.now[name])), pd.Series(floats(self.before[name]))
+        """Return the rank correlation of a number with itself in the row before; NaN where it is always the same.
+
+        Ranks, because the correlation of a number with few large values is that of the persons who have them.
+        """
+        both = pd.DataFrame({"now": floats(self.now[name]), "before": floats(self.before[name])}).dropna().rank()
         with np.errstate(invalid="ignore", divide="ignore"):
-            return float(now.corr(before))
+            return float(both["now"].corr(both["before"]))
 
 
 def _whole(panels: Panels) -> pd.DataFrame:
