@@ -87,8 +87,9 @@ def test_commands_that_read_one_file_say_so(command, run, folder, tmp_path):
         (lambda p, v: (pd.concat([p, p[:1]]), v), [], "repeats in 'patients'"),
         (lambda p, v: (p, v), ["--rule", "pulse >= previous.pulse"], "rows break it"),
         (lambda p, v: (p, v), ["--again", "earlier"], "leave out --sample and --again"),
+        (lambda p, v: (p, v), ["--with", "third.csv"], "FILE and one other"),
     ],
-    ids=["no parent", "no person", "no time", "two rows", "a rule", "again"],
+    ids=["no parent", "no person", "no time", "two rows", "a rule", "again", "a third file"],
 )
 def test_bad_input_is_refused_and_nothing_is_written(change, options, said, run, tmp_path):
     tables = change(*known_tables.patients_and_visits(300, 8).values())

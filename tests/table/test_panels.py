@@ -118,6 +118,9 @@ def test_what_cannot_be_a_history_is_refused():
         Panels.of(table(named))
     with pytest.raises(DataError, match="'when' must hold numbers or times.*such as 'spring'"):
         table(ROWS.assign(when="spring"), time="when")
+    for whole, other in (("2001", "once"), ("2001-05-01", "2001-13-45")):
+        with pytest.raises(DataError, match=f"such as '{other}' in row 2."):
+            table(ROWS.assign(when=[whole, None, other, whole, whole, whole]), time="when")
     with pytest.raises(DataError, match="'year' must be known in every row; 1 are missing, the first in row 2"):
         table(ROWS.assign(year=[1, 2, None, 4, 5, 6]))
     with pytest.raises(DataError, match="time must name a feature; 'ill'"):

@@ -109,8 +109,8 @@ def share(
     spend: Annotated[
         float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
     ] = 0.0,
-    linked: Annotated[
-        Path | None,
+    linked_files: Annotated[
+        list[Path] | None,
         typer.Option(
             "--with", help="File with any number of rows of each person, linked by --id; FILE has one row of each."
         ),
@@ -171,6 +171,12 @@ def share(
     check_place(out, file, replace=replace)
     stated = None if about is None else About.read(about)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
+    linked = linked_files[0] if linked_files else None
+    if more := (linked_files or [])[1:]:
+        raise DataError(
+            f"Two linked files are shared together, FILE and one other (--with); got {', '.join(map(str, more))}, too. "
+            "Join a further file to one of the two, or leave it out."
+        )
     if linked is not None and (reading.sample is not None or again is not None):
         raise DataError("Two linked files are read whole, and not drawn again: leave out --sample and --again.")
     if again is not None and again.resolve() == out.resolve():

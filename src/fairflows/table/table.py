@@ -611,6 +611,15 @@ def _short(value: object) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
+def _first_unordered(column: pd.Series) -> int:
+    """Return the place of the first text that is no number, or no day where no text is a number."""
+    texts = column.where(column.isna(), column.astype(str)).reset_index(drop=True)
+    is_read = pd.to_numeric(texts, errors="coerce").notna()
+    if not is_read.any():
+        is_read = pd.to_datetime(texts, errors="coerce", format="ISO8601", utc=True).notna()
+    return int((~is_read & texts.notna()).to_numpy().argmax())
+
+
 def _checked_time(name: str | None, frame: pd.DataFrame, X: pd.DataFrame) -> str | None:
     """Return the name of the column of time, which must be a feature that orders rows."""
     if name is None:
@@ -620,10 +629,11 @@ def _checked_time(name: str | None, frame: pd.DataFrame, X: pd.DataFrame) -> str
         raise DataError(f"time must name a feature; {name!r} is the sensitive column, the label or the identifier.")
     column = X[name]
     if not has_order(column.dtype):
-        first = column.dropna().iloc[0] if column.notna().any() else None
+        place = _first_unordered(column)
         raise DataError(
             f"The time column {name!r} must hold numbers or times, which order the rows of a person; it is "
-            f"{column.dtype}, such as {shown(first)}. Write years as numbers, and days as YYYY-MM-DD."
+            f"{column.dtype}, such as {shown(column.iloc[place])} in row {place:,}. Write years as numbers, and days "
+            "as YYYY-MM-DD."
         )
     if column.isna().any():
         raise DataError(
