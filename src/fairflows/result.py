@@ -323,7 +323,8 @@ class Shared:
             return self._save(out, SHARED[kind], whole, text_format)
 
     def _save(self, out: Path, name: str, whole: Path | None, text_format: TextFormat | None) -> Shared:
-        certificate = replace_(self.certificate, notices=earlier_notices(out / CERTIFICATE), seal="")
+        notices = dict.fromkeys([*self.certificate.notices, *earlier_notices(out / CERTIFICATE)])
+        certificate = replace_(self.certificate, notices=tuple(notices), seal="")
         release, found, released, run = self.release, BatchFindings(), [self.seen], self.run
         with side_folder(out) as work:
             shared = work / name

@@ -18,6 +18,7 @@ from fairflows.certificate.about import About
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import certify
 from fairflows.certificate.model_hash import origin_of
+from fairflows.certificate.notices import earlier_notices
 from fairflows.certificate.releases import ReleasedRows, check_record, one_cell_each, record_key
 from fairflows.display import say
 from fairflows.encoder.fair_cells import FairCells
@@ -156,11 +157,11 @@ def share(
     if again is not None and isinstance(table, LinkedTables):
         raise DataError("again draws one table; two linked tables are not drawn again.")
     if again is not None:
-        first, earlier = _earlier(again)
+        first, earlier, notices = _earlier(again)
         stated = {"target": None if extend else target, "delta": delta, "method": method, "unit": unit, "spend": spend}
         _refuse_other_settings(first, earlier, stated)
         of_rows = {"output": output, "rules": rules, "find_rules": find_rules, "derive": derive, "with_score": score}
-        return _shared_again(first, earlier, table, of_rows, about, extend=extend, target=target)
+        return _shared_again(first, earlier, notices, table, of_rows, about, extend=extend, target=target)
     if extend:
         raise DataError("extend cuts the cells of an earlier release further: name it (again=...).")
     settings: dict[str, Any] = {"output": output, "unit": unit, "delta": delta, "spend": spend, "most_rows": most_rows}
@@ -231,17 +232,19 @@ def _as_table(data: Any, roles: Mapping[str, Any]) -> Table:
     return LinkedTables(data, **roles) if is_linked else Table(data, **roles)
 
 
-def _earlier(again: Shared | str | Path) -> tuple[Release, Certificate]:
-    """Return the release and the certificate of an earlier result; raise unless it was saved as it is."""
+def _earlier(again: Shared | str | Path) -> tuple[Release, Certificate, tuple[str, ...]]:
+    """Return release and certificate of an earlier result, and the notices; raise unless it was saved as it is."""
     if isinstance(again, str | Path):
         release, certificate = load(Path(again) / MODEL), Certificate.read(Path(again) / CERTIFICATE)
+        notices = earlier_notices(Path(again) / CERTIFICATE)
     else:
         release, certificate = again.release, again.certificate
+        notices = certificate.notices
     if not isinstance(release, Release) or not certificate.released_files:
         raise DataError("again takes a result of `share` that was saved, because the new certificate names its own.")
     if certificate.sealed(release.key_).seal != certificate.seal:
         raise DataError("again takes a result as it was saved; its certificate was changed since.")
-    return release, certificate
+    return release, certificate, notices
 
 
 def _refuse_other_settings(first: Release, earlier: Certificate, stated: Mapping[str, Any]) -> None:
@@ -260,6 +263,7 @@ def _refuse_other_settings(first: Release, earlier: Certificate, stated: Mapping
 def _shared_again(
     first: Release,
     earlier: Certificate,
+    notices: tuple[str, ...],
     table: Table,
     settings: dict[str, Any],
     about: About | None,
@@ -280,7 +284,7 @@ def _shared_again(
     by: Literal["user", "size"] = earlier.target_by
     if extend and stated != earlier.target:
         by = "size" if target is None else "user"
-    certificate = replace(certificate, previous=(*earlier.previous, sha256), target_by=by)
+    certificate = replace(certificate, previous=(*earlier.previous, sha256), target_by=by, notices=notices)
     certificate = certificate.sealed(release.key_)
     split = (
         f"{len(table):,} rows, all of them released, from the cells of an earlier release. Nothing was attacked or "

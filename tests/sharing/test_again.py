@@ -13,6 +13,7 @@ import pytest
 
 import fairflows as ff
 from fairflows import DataError, DataWarning
+from fairflows.certificate.notices import add_notice
 from fairflows.certificate.statements import undisclosed_statement
 from fairflows.result import read_run
 
@@ -113,6 +114,18 @@ def test_a_receiver_follows_the_earlier_certificates(results, tmp_path):
     sha256 = ff.certificate.file_list.file_sha256(tmp_path / "other.json")
     (tmp_path / "forged.json").write_text(json.dumps({**values, "previous": [sha256]}))
     assert "not of the same cells" in repr(ff.check(tmp_path / "forged.json"))
+
+
+def test_the_next_certificate_names_notices_about_the_one_whose_cells_it_has(months, results, tmp_path):
+    """It repeated a bound on persons to come that later persons had refuted, and did not say so."""
+    folder, _ = results
+    shutil.copytree(folder / "1", tmp_path / "1")
+    add_notice(tmp_path / "1" / "certificate.json", "2026-10-01", "Later persons refuted the bound.")
+    second = ff.share(table(months[1]), again=tmp_path / "1").save(tmp_path / "2")
+    assert second.certificate.notices == ("2026-10-01: Later persons refuted the bound.",)
+    third = ff.share(table(months[2]), again=second).save(tmp_path / "3")
+    assert third.certificate.notices == second.certificate.notices
+    assert "refuted the bound" in (tmp_path / "3" / "report-public.html").read_text(encoding="utf-8")
 
 
 def test_a_folder_stands_for_its_result_and_an_unsaved_one_for_none(months, results):

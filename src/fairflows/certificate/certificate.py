@@ -91,7 +91,7 @@ class Certificate:
         Number of persons of all these releases, by where they are: in all of them, in this one alone, in this one and
         some others, or not in this one.
     notices : tuple of str
-        Dated notices about the certificates that stood in its place before.
+        Dated notices about the certificates that stood in its place before, or whose cells it has.
     columns : tuple of str
         The columns of a released row.
     n : dict
