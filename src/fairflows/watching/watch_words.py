@@ -45,7 +45,7 @@ def lines(watched: Watch) -> list[str]:
 
 def draw(watched: Watch, ax: Axes | None) -> Axes:
     """Draw the present Δ with its lower and upper sequence, the certified bound, and the days of alarms."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+    from matplotlib.dates import ConciseDateFormatter, date2num
 
     if ax is None:
         import matplotlib.pyplot as plt
@@ -62,9 +62,7 @@ def draw(watched: Watch, ax: Axes | None) -> Axes:
             ax.axvline(at, color=ATTACK, linewidth=1)
             ax.annotate(name, (at, 1), (3, -10), ("data", "axes fraction"), "offset points")
     ax.set_ylim(0, min(1.0, 1.1 * max([watched.bound, *np.minimum(upper, 2.5 * watched.bound)])))
-    days_shown = AutoDateLocator(maxticks=8)
-    ax.xaxis.set_major_locator(days_shown)
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(days_shown))
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(ax.xaxis.get_major_locator()))
     ax.set_ylabel("distance Δ between the groups")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, borderaxespad=0.2)
