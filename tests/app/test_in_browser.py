@@ -81,6 +81,11 @@ def with_gaps():
     return frame
 
 
+def panel():
+    """Two rows of each person, who is of one group."""
+    return people(1200).assign(who=lambda t: t.index // 2, sex=lambda t: t["sex"][t["who"] * 2].to_numpy())
+
+
 def wide():
     rng = np.random.default_rng(1)
     return people().join(pd.DataFrame(rng.normal(size=(600, 146)).round(2), columns=[f"c{i}" for i in range(146)]))
@@ -91,7 +96,7 @@ TABLES = {
     "german": (lambda path: people().to_csv(path, index=False, sep=";", decimal=","), {}),
     "gaps": (lambda path: with_gaps().to_csv(path, index=False), {}),
     "groups": (lambda path: people(1500).assign(sex=lambda t: t.index % 5).to_csv(path, index=False), {}),
-    "panel": (lambda path: people().assign(who=lambda t: t.index // 2).to_csv(path, index=False), {"who": "person"}),
+    "panel": (lambda path: panel().to_csv(path, index=False), {"who": "person"}),
     "wide": (lambda path: wide().to_csv(path, index=False), {}),
 }
 

@@ -297,6 +297,17 @@ def test_two_persons_are_a_finding_that_can_be_mended(page):
     assert not re.search(r'value="next" disabled', found.text)
 
 
+def test_persons_of_several_groups_are_a_finding_that_can_be_mended(page):
+    """The screen still shows, so that the person can be another column."""
+    work = page.work("a.csv", as_csv(people().assign(who=lambda t: t.index // 2)))
+    found = page.post(f"{work}/columns", {"role sex": "sensitive", "role who": "person"})
+    assert found.status_code == 200
+    assert re.search(r"The sensitive attribute must be the same in all rows of a person; \d+ of 450", text_of(found))
+    assert re.search(r'value="next" disabled', found.text)
+    found = page.post(f"{work}/columns", {"role sex": "sensitive", "role who": "out"})
+    assert not re.search(r'value="next" disabled', found.text)
+
+
 def test_groups_that_are_too_small_are_mended_before_the_target(page):
     """A group of four allows no two cells: the finding stops, and its button merges the group."""
     frame = people().assign(land=lambda t: np.where(t.index < 4, "c", np.where(t.index % 3, "a", "b")))

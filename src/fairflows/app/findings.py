@@ -32,7 +32,7 @@ _REMEDY = re.compile(
     r"(\[.*?\]|\{.*?\}|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+)"
 )
 _IN_BRACKETS = re.compile(
-    r"\s*\((?:drop|identifier|household|keep_numbers|merge_small|cuts|dates|missing_\w+)=[^()]*\)"
+    r"\s*\((?:drop|identifier|household|keep_numbers|merge_small|cuts|dates|missing_\w+|unit)=[^()]*\)"
     r"|: cuts=.*?--groups \S+(?=\.)"
 )
 
@@ -114,8 +114,11 @@ def _findings(work: Work) -> tuple[list[Finding], list[str], Table | None]:
         text = _IN_BRACKETS.sub("", str(error))
         found = [other for other in found if not text.startswith(other.text)]
         found.append(Finding(text, _remedies(str(error)), stops=True))
-    if default_target(table) is None:
-        found = [replace(each, stops=each.stops or "too few persons for a distance" in each.text) for each in found]
+    try:
+        if default_target(table) is None:
+            found = [replace(each, stops=each.stops or "too few persons for a distance" in each.text) for each in found]
+    except DataError as error:  # persons whose rows are of several groups
+        found.append(Finding(_IN_BRACKETS.sub("", str(error)), stops=True))
     return found, proposed_rules(_rows(table)), table
 
 

@@ -105,7 +105,8 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
             try:
                 return show(request, name, work, **contents(work, request))
             except DataError as error:
-                return show(request, "stopped", work, 400, error=str(error))
+                back = "table" if name == "columns" else "columns"  # never to the screen that stopped
+                return show(request, "stopped", work, 400, error=str(error), back=back)
 
         return Route(f"/{{work}}/{name}", endpoint)
 
@@ -117,7 +118,7 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
             try:
                 return to(work, await run_in_threadpool(change, work, form))
             except DataError as error:
-                return show(request, "stopped", work, 400, error=str(error))
+                return show(request, "stopped", work, 400, error=str(error), back="columns")
 
         return Route(f"/{{work}}/{name}", endpoint, methods=["POST"])
 
