@@ -109,6 +109,18 @@ def test_a_large_upload_is_refused_before_it_is_read(page):
     assert list(page.desk.folder.iterdir()) == []
 
 
+def test_a_size_of_thousands_of_digits_is_refused(page):
+    """Python converts no such number, so that the page answered by an error of its own."""
+    headers = {"x-name": "a.csv", "content-length": "9" * 5000}
+    assert page.client.post(f"/{page.token}/upload", content=b"x", headers=headers).status_code == 413
+
+
+def test_a_request_about_the_whole_server_is_refused():
+    """OPTIONS * has no path."""
+    scope = {"type": "http", "path": "*", "headers": [(b"host", f"127.0.0.1:{PORT}".encode())]}
+    assert guard.Guard(None, "token", PORT)._refused(scope)[0] == 403
+
+
 def test_an_upload_that_does_not_state_its_size_is_cut_off(page, monkeypatch):
     monkeypatch.setattr(private_folder.receive, "__defaults__", (5_000,))
     answer = page.upload("a.csv", (b"x" * 1000 for _ in range(10)))

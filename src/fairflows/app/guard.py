@@ -55,10 +55,10 @@ class Guard:
             return 403, "The request comes from another page."
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return 403, "The request comes from another page."
-        token = scope["path"].split("/")[1]
+        token = f"{scope['path']}/".split("/")[1]  # the path of a request may be "*"
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             return 403, "The address lacks the token: open the one that `fairflows app` printed."
         length = headers.get("content-length", "0")
-        if not length.isascii() or not length.isdigit() or int(length) > MOST_BYTES:
+        if not length.isascii() or not length.isdigit() or len(length) > 20 or int(length) > MOST_BYTES:
             return 413, f"The page takes files of at most {MOST_BYTES:,} bytes."
         return None
