@@ -211,6 +211,8 @@ def test_persons_without_names_are_watched():
     watched = ff.watch(release)
     watched.update(ff.Table(rows(rng, 300, "y").drop(columns="person"), sensitive="group"), date="2026-10-01")
     assert np.sum(watched.state["counts"]) == 300
+    with pytest.raises(DataError, match="A table was counted by both"):  # no name tells that its persons are the same
+        watched.merge(watched)
     with pytest.raises(DataError, match="fitted to 800 of these rows"):
         watched.update(ff.Table(frame, sensitive="group"), date="2026-10-02")
 

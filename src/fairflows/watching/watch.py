@@ -255,13 +255,16 @@ class Watch:
     def merge(self, other: Watch) -> Watch:
         """Return the watch of two machines together, in memory: their counts are added.
 
-        The persons of the two must differ. Its tests begin with the sums; an alarm of one part is an alarm of that
+        The persons of the two must differ, and so must their tables, by which persons without names are told. Its tests begin with the sums; an alarm of one part is an alarm of that
         part, which is a watch with a `number` of its own where it is looked at alone.
         """
         if not isinstance(other, Watch):
             raise DataError(
                 f"merge takes a Watch: make one of a state by ff.watch(release, state); got {type(other).__name__}."
             )
+        mine, others = ({look.batch for look in of.looks if any(look.persons.values())} for of in (self, other))
+        if mine & others:
+            raise DataError("A table was counted by both watches: a person is counted once.")
         state = self._state.merged(other._state, self._cells)
         seen = np.concatenate([self._seen, other._seen])
         if len(np.unique(seen)) < len(seen):
