@@ -255,8 +255,9 @@ class Watch:
     def merge(self, other: Watch) -> Watch:
         """Return the watch of two machines together, in memory: their counts are added.
 
-        The persons of the two must differ, and so must their tables, by which persons without names are told. Its tests begin with the sums; an alarm of one part is an alarm of that
-        part, which is a watch with a `number` of its own where it is looked at alone.
+        The persons of the two must differ, and so must their tables, by which persons without names are told. Its tests
+        begin with the sums; an alarm of one part is an alarm of that part, which is a watch with a `number` of its own
+        where it is looked at alone.
         """
         if not isinstance(other, Watch):
             raise DataError(
