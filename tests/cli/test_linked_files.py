@@ -70,6 +70,18 @@ def test_a_changed_file_is_found(name, change, said, run, folder, tmp_path):
     assert "in another form" in out
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"contents": None}, "states the contents of both"), ({"columns": ["day"]}, "has the column 'person'")],
+)
+def test_a_certificate_that_leaves_a_part_out_is_none(change, said, run, folder, tmp_path):
+    """It ended in an error of our own, or was accepted for a file without persons."""
+    stated = json.loads((folder / "out" / "certificate.json").read_text(encoding="utf-8"))
+    (tmp_path / "certificate.json").write_text(json.dumps(stated | change), encoding="utf-8")
+    _, _, err = run("check", tmp_path / "certificate.json", folder / "out" / "shared-persons.csv", ends=2)
+    assert said in " ".join(err.split())
+
+
 @pytest.mark.parametrize("command", ["encode", "watch", "certify", "audit"])
 def test_commands_that_read_one_file_say_so(command, run, folder, tmp_path):
     end = ["-o", tmp_path / "new.csv"] if command == "encode" else []

@@ -27,7 +27,7 @@ FIRST = replace(ALL, kinds=KINDS.drop(columns="z"))
 """The same persons, as the first file holds them: without the column that comes later."""
 
 ROLES = ["--sensitive", "sex", "--label", "paid", "--id", "person", "--output", "cell", "--quick"]
-COPIES = 2000  # of each kind and group
+COPIES = 1000  # of each kind and group
 
 
 def later_release(run, folder, seed: int, how: str) -> tuple[float, Certificate]:

@@ -138,6 +138,8 @@ def test_check_and_verify(certificate, release, table, tmp_path):
         changed("population rank", blocks=fewer),
         changed("population", distance=0.01),
         changed("population rank", delta=0.3),
+        changed("table", delta=0.01),
+        replace(certificate, labels=("paid",)),  # which cells say nothing about
     ]
     for each in wrong:
         path.write_text(each.to_json())

@@ -21,6 +21,7 @@ from fairflows.report.pictures import draw_certificate
 from fairflows.report.statement_words import ASSUMING, badge, heading, lines, meaning
 from fairflows.table.json_text import parse_json, read_as, read_text
 from fairflows.table.keys import Secret, fingerprint
+from fairflows.table.panels import PERSON
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -298,6 +299,10 @@ class Certificate:
                 raise ValueError(
                     f"a certificate cannot state {statement.about!r} of the group {statement.group!r:.40}."
                 )
+        if found.parents is not None and found.contents is None:
+            raise ValueError("a certificate of two linked tables states the contents of both.")
+        if found.released == "panel" and PERSON not in found.columns:
+            raise ValueError(f"a certificate of all rows of persons has the column {PERSON!r}, which numbers them.")
         names = [statement.name for statement in found.statements]
         if len(names) != len(set(names)):
             raise ValueError("a certificate cannot state the same thing twice.")

@@ -266,7 +266,7 @@ def _faults_of_statement(s: Statement, c: Certificate) -> Iterator[str]:
         yield "It counts so many groups and cells that its bound would take hours to compute again"
     if c.released == "latent" and s.about in ("table", "population"):
         yield "It counts cells, which say nothing about a latent"
-    if c.labels and s.by == "blocks":
+    if c.labels and s.by in ("blocks", "narrow blocks", "mixed blocks"):
         yield "The law of cells says nothing about true labels, which are released, too"
     if (s.counts is None) != (s.by not in ("counted", "held-out")):
         yield "It states a distance that is counted, and no counts that show it, or counts of something else"

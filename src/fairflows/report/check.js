@@ -236,6 +236,8 @@ function readCertificate(text, schema) {
     if (!FOUND_BY[s.about].includes(s.by)) throw new Error(`it cannot state ${s.about} by ${s.by}`);
     if (["density", "inside"].includes(s.about) !== (s.group !== null)) throw new Error(`it states ${s.about} of the group ${s.group}`);
   }
+  if (certificate.parents && !certificate.contents) throw new Error("it states the contents of one of two linked tables");
+  if (certificate.released === "panel" && !certificate.columns.includes("person")) throw new Error("no column numbers its persons");
   const isDay = (text) => !Number.isNaN(Date.parse(text)) && new Date(text).toISOString().slice(0, 10) === text;
   const until = certificate.about.valid_until, wrong = [certificate.issued, until].find((text) => !isDay(text));
   if (wrong !== undefined && wrong !== "until refuted") throw new Error(`${wrong} is not a day`);
@@ -419,7 +421,7 @@ function faultOfStatement(s, c, groups, sameNumbers) {
   if (s.about === "table rank" && groups.length !== 2) return "It states the rank of an attribute that is not cut, and has not the two groups of its halves";
   const isSampled = ["held-out", "blocks", "narrow blocks", "mixed blocks"].includes(s.by), k = c.n_cells ?? 0;
   if (c.released === "latent" && ["table", "population"].includes(s.about)) return "It counts cells, which say nothing about a latent";
-  if (c.labels.length && s.by === "blocks") return "The law of cells says nothing about true labels, which are released, too";
+  if (c.labels.length && s.by.endsWith("blocks")) return "The law of cells says nothing about true labels, which are released, too";
   if ((s.counts === null) !== !["counted", "held-out"].includes(s.by)) return "Its distance and its counts do not belong together";
   const isAlone = isOfSome(s) || s.about === "table rank";
   if ((s.by === "undisclosed" || s.about === "together") && !isAlone && !c.previous.length) return "It states releases together, and names no earlier one";
