@@ -83,3 +83,54 @@ def test_no_canary_leaves(method, kind, run, tmp_path):
     new = folder / f"CANARYnew.{kind}"
     run("encode", out, new, "-o", tmp_path / f"more.{kind}", ends=0)
     assert canaries(tmp_path / f"more.{kind}") == canaries(out / "certificate.files.json") == set()
+
+
+def with_more(case):
+    """Rows whose canaries are in what a table may have beside: more sensitive columns, further rows, a later month."""
+    frame, rng = rows(), np.random.default_rng(1)
+    frame["sex"] = rng.choice(["f", "m"], N)
+    if case == "several":
+        frame["race"] = rng.choice(["a", "b"], N).astype(object)
+        frame.loc[5:49, "race"], frame.loc[N // 2, "race"] = "CANARYfew", "CANARYone"
+    if case == "not cut":
+        frame.loc[N // 2, "age"] = NUMBER
+    if case == "histories":
+        m = 1 + rng.poisson(1, N)
+        frame = frame.loc[frame.index.repeat(m)].reset_index(drop=True)
+        frame["day"] = 10 * (np.arange(len(frame)) - np.repeat(np.cumsum(m) - m, m)) + rng.integers(0, 5, len(frame))
+    return frame
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("several", ["--sensitive", "sex,race"]),
+        ("not cut", ["--sensitive", "age", "--uncut"]),
+        ("histories", ["--sensitive", "sex", "--time", "day"]),
+    ],
+)
+def test_no_canary_leaves_from_other_tables(case, words, run, tmp_path):
+    with_more(case).to_csv(tmp_path / "CANARYfile.csv", index=False)
+    merge = ["--merge-small", 40] if case == "several" else []
+    words = [*WORDS[2:-4], *words, *merge, "--target", 0.9, "--quick", "-o", tmp_path / "out"]
+    run("share", tmp_path / "CANARYfile.csv", *words, ends=0)
+    assert canaries(tmp_path / "out" / "report.html")
+    assert {path.name: canaries(path) for path in public_files(tmp_path / "out") if canaries(path)} == {}
+
+
+@pytest.mark.slow
+def test_no_canary_leaves_when_rows_are_drawn_again(run, tmp_path):
+    first = with_more("")
+    later = pd.concat(
+        [first.iloc[60:], rows(2).iloc[100:300].assign(CANARYperson=[f"CANARYnew{i}" for i in range(200)])]
+    )
+    later = later.assign(sex=later["sex"].where(later["sex"].isin(["f", "m"]), "f"), hours=np.arange(len(later)) % 40)
+    later.loc[later.index[500], "hours"] = NUMBER + 2
+    for name, table in (("CANARYfile", first), ("CANARYlater", later)):
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    roles = ["--sensitive", "sex", *WORDS[2:-4], "--quick"]
+    run("share", tmp_path / "CANARYfile.csv", *roles, "--target", 0.3, "-o", tmp_path / "one", ends=0)
+    words = ["--again", tmp_path / "one", "-o", tmp_path / "two"]
+    run("share", tmp_path / "CANARYlater.csv", *roles, *words, ends=0)
+    assert {path.name: canaries(path) for path in public_files(tmp_path / "two") if canaries(path)} == {}
