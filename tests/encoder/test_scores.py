@@ -134,3 +134,11 @@ def test_gaps_are_learnt_from_whatever_pandas_calls_them(kind, gaps):
     table = ff.Table(rows, sensitive="a", label="y", identifier="person")
     tree = ff.FairTree(n_cells=4, identifier="person").fit(table)
     assert (tree.predict(table) == table.y).mean() > 0.9
+
+
+@pytest.mark.parametrize(("n_classes", "n_trees"), [(2, 40), (11, 11 * 14), (20, 20 * 10)])
+def test_a_label_of_more_classes_has_fewer_rounds(n_classes, n_trees):
+    X = pd.DataFrame({"x": np.arange(400.0)})
+    table = ff.Table(X.assign(a=np.arange(400) % 2, y=(np.arange(400) // 20 % n_classes)), sensitive="a", label="y")
+    tree = ff.FairTree(n_cells=2).fit(table)
+    assert len(tree.split_scores_.of_labels[0].trees.roots) == n_trees

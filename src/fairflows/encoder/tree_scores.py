@@ -20,6 +20,8 @@ from fairflows.table.persons import Places
 from fairflows.threads import one_thread
 
 _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many trees, which take twice as long to encode
+# A round grows a tree for each of more than two classes: more classes have fewer rounds, which tell as much.
+_MOST_TREES, _FEWEST_ROUNDS = 160, 10
 # Rows that the label's score is learnt from, and those behind the scores that nodes are chosen by.
 _MOST_SCORED, _MOST_CHOOSING = 100_000, 25_000
 _MOST_COMPONENTS = 16
@@ -116,8 +118,10 @@ def _fitted(codes: Codes, label: Label, places: Places, seen: Seen, most: int, r
         if label.classes is None or len(np.unique(label.values[some])) == len(np.unique(label.values[places])):
             places = some
     values: npt.NDArray = label.values[places]
-    boosting = HistGradientBoostingRegressor
+    boosting, settings = HistGradientBoostingRegressor, dict(_BOOSTING)
     if label.classes is not None:
         values, boosting = np.unique(values, return_inverse=True)[1], HistGradientBoostingClassifier
+        rounds = max(_MOST_TREES // len(label.classes), _FEWEST_ROUNDS)
+        settings["max_iter"] = min(settings["max_iter"], rounds)
     with one_thread():
-        return fit_score(boosting(**_BOOSTING, random_state=random_state), take(codes, places), values, seen)
+        return fit_score(boosting(**settings, random_state=random_state), take(codes, places), values, seen)
