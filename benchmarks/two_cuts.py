@@ -69,7 +69,7 @@ def measured(table: ff.Table, n_learn: int, target: float | None, seed: int) -> 
     """Release a random part of the persons, and judge the cells on the others."""
     order = np.random.default_rng(seed).permutation(len(table))
     places = learn, judge = order[:n_learn], order[n_learn:]
-    release = ff.Release(ff.FairTree(identifier="person_"), output="cell", target=target)
+    release = ff.Release(ff.FairTree(identifier="person_"), n_cells="auto", output="cell", target=target)
     start = time.perf_counter()
     cells = release.fit_transform(table.take(learn))["cell"].to_numpy()
     seconds = time.perf_counter() - start

@@ -90,10 +90,10 @@ class ReleasedRows:
         last_sampled = min(1.0, _SAMPLED / (n_in_all or persons.n)) * (2.0**64 - 1)
         of_columns = keyed_hashes([str(name) for name in X], key, "column")
 
-        def of_values(who: Hashes) -> Hashes:
-            some = np.flatnonzero(who <= last_sampled)
+        def of_values(names: Hashes) -> Hashes:
+            some = np.flatnonzero(names <= last_sampled)
             values = (content_hashes(X.iloc[some, [j]], key) ^ column for j, column in enumerate(of_columns))
-            return np.concatenate([nothing, *(_paired(who[some], value, key) for value in values)])
+            return np.concatenate([nothing, *(_paired(names[some], value, key) for value in values)])
 
         rows, by_chance = _paired(person, contents, key), _paired(other, contents, key)
         placed = nothing if cells is None else _paired(person, cells.astype(np.uint64), key)

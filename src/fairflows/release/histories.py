@@ -36,7 +36,7 @@ class Histories:
     labels: list[Hashable]
     parents: list[Hashable]  # the columns of the linked table, which are drawn before
     person: IntArray  # the place of each person who has rows among all persons
-    who: IntArray  # the person of each row, among those who have rows
+    owner: IntArray  # the person of each row, among those who have rows
     houses: IntArray  # the household of each person of all, or else the person: what only one of them has is not drawn
     is_first: BoolArray
     n_rows: IntArray  # number of rows of each person of all
@@ -58,8 +58,8 @@ class Histories:
         if isinstance(panels, LinkedTables):
             houses, kinds_stated = panels.households, panels.parents.declared_kinds | kinds_stated
         rows = whole.join(beside).iloc[order].reset_index(drop=True)
-        person, who = np.unique(panels.owner[order], return_inverse=True)
-        whose, is_first = houses[panels.owner[order]], np.diff(who, prepend=-1) > 0
+        person, owner = np.unique(panels.owner[order], return_inverse=True)
+        whose, is_first = houses[panels.owner[order]], np.diff(owner, prepend=-1) > 0
         clock = [name for name in whole if name == table.time]
         declared = declared_columns(rows, labels, kinds_stated)
         drawn, computed = dict(rows.items()), list[Derived]()
@@ -79,7 +79,7 @@ class Histories:
             labels,
             list(beside),
             person,
-            who,
+            owner,
             houses,
             is_first,
             n_rows,
@@ -98,7 +98,7 @@ class Histories:
     @property
     def whose(self) -> IntArray:
         """The household of each row."""
-        return self.houses[self.person[self.who]]
+        return self.houses[self.person[self.owner]]
 
     @property
     def has_several(self) -> bool:
@@ -167,8 +167,8 @@ class Histories:
     def further_law(self, cells: IntArray, n_cells: int, rules: list[str], settings: dict[str, Any]) -> RowLaw:
         """Learn the law of a further row, given the one before it."""
         at, rows = np.flatnonzero(~self.is_first), self.rows
-        place = np.arange(len(rows)) - np.flatnonzero(self.is_first)[self.who]
-        given, clock = pd.DataFrame({LEFT: self.size[self.who] - place - 1}), list[Hashable]()
+        place = np.arange(len(rows)) - np.flatnonzero(self.is_first)[self.owner]
+        given, clock = pd.DataFrame({LEFT: self.size[self.owner] - place - 1}), list[Hashable]()
         new = rows[[name for name in (*self.varying, *self._follows) if name not in self.labels]]
         if self.steps is not None:
             beside, clock = self._beside(), [self.steps.time]
@@ -179,7 +179,7 @@ class Histories:
         changing = [name for name in self.labels if name not in self.stays]
         return RowLaw.fit(
             given.join(new).iloc[at].reset_index(drop=True),
-            cells[self.person[self.who[at]]],
+            cells[self.person[self.owner[at]]],
             n_cells,
             rows[changing].iloc[at].reset_index(drop=True) if changing else None,
             persons=self.whose[at],
@@ -198,7 +198,7 @@ class Histories:
         """Return the columns of time beside those of the table."""
         assert self.steps is not None
         is_last = np.append(self.is_first[1:], True)
-        return self.steps.columns(self.rows[self.steps.time], self.is_first, is_last, self.who)
+        return self.steps.columns(self.rows[self.steps.time], self.is_first, is_last, self.owner)
 
 
 def _before(rows: pd.DataFrame) -> pd.DataFrame:

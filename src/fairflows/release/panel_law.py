@@ -41,8 +41,8 @@ class DrawnPanels:
         """Return the panels that are kept, of persons who have these places, numbered from 1."""
 
         def part(rows: pd.DataFrame) -> pd.DataFrame:
-            who = rows[PERSON].to_numpy()
-            return rows.assign(**{PERSON: persons[who] + 1})[is_kept[who]]
+            owner = rows[PERSON].to_numpy()
+            return rows.assign(**{PERSON: persons[owner] + 1})[is_kept[owner]]
 
         return DrawnPanels(part(self.rows), self.n_redrawn, None if self.parents is None else part(self.parents))
 
@@ -143,10 +143,10 @@ class PanelLaw:
         laws = [first, *([] if further is None else [further])]
         computed = [found.column for law in laws for found in law.computed if isinstance(found, Formula)]
         hashes = RowHashes.of(list(whole), labels, [name for name in dict.fromkeys(computed) if name in whole], key)
-        of_rows, who, whose = hashes.of_frame(histories.rows), histories.who, histories.whose
+        of_rows, owner, whose = hashes.of_frame(histories.rows), histories.owner, histories.whose
         own = held_by_one(of_rows, whose)
         laws = [replace(law, row_hashes=hashes, own=own) for law in laws]
-        of_panels = [_panel_hashes(found, who) for found in of_rows]
+        of_panels = [_panel_hashes(found, owner) for found in of_rows]
         return cls(
             schema=Schema({PERSON: WHOLE} | Schema.of(whole).kinds),
             dtypes={PERSON: np.dtype(np.int64)} | {str(n): _drawn_type(n, laws) for n in whole},
@@ -198,10 +198,10 @@ class PanelLaw:
         has_rows = np.flatnonzero(m > 0)
         given = pd.DataFrame({ROWS: m})
         given = (given if own is None else given.join(own)).iloc[has_rows].reset_index(drop=True)
-        rows, who, undrawn, n_broken = self._rows(cells[has_rows], given, generator)
+        rows, owner, undrawn, n_broken = self._rows(cells[has_rows], given, generator)
         is_undrawn[has_rows[undrawn]] = True
-        is_undrawn[has_rows[self._is_own(rows, who, len(has_rows))]] = True
-        rows.insert(0, PERSON, has_rows[who])
+        is_undrawn[has_rows[self._is_own(rows, owner, len(has_rows))]] = True
+        rows.insert(0, PERSON, has_rows[owner])
         if own is not None:
             own.insert(0, PERSON, np.arange(len(cells)))
         return DrawnPanels(rows, n_redrawn + n_broken, own), is_undrawn
@@ -218,18 +218,18 @@ class PanelLaw:
         left, is_undrawn = given[ROWS].to_numpy() - 1, np.zeros(len(cells), dtype=bool)
         drawn = self.first.attempt(cells, given, generator, _REDRAWS)
         is_undrawn[drawn.undrawn], n_redrawn = True, drawn.n_redrawn
-        row, who = given.drop(columns=ROWS).join(drawn.rows), np.arange(len(cells))
-        parts, persons = [row[names]], [who]
+        row, owner = given.drop(columns=ROWS).join(drawn.rows), np.arange(len(cells))
+        parts, persons = [row[names]], [owner]
         clock = None if self.steps is None else self.steps.begin(row, left)
         left = left if clock is None else clock.left
         while True:
-            goes_on = np.flatnonzero((left > 0) & ~is_undrawn[who])
+            goes_on = np.flatnonzero((left > 0) & ~is_undrawn[owner])
             if not len(goes_on):
                 break
-            who, left, row = who[goes_on], left[goes_on] - 1, row.iloc[goes_on].reset_index(drop=True)
+            owner, left, row = owner[goes_on], left[goes_on] - 1, row.iloc[goes_on].reset_index(drop=True)
             if self.further is None:
                 parts.append(row[names])
-                persons.append(who)
+                persons.append(owner)
                 continue
             known: dict[Hashable, Any] = {LEFT: left}
             if clock is not None:
@@ -238,19 +238,19 @@ class PanelLaw:
             known.update((name, row[name]) for name in self.stays)
             known.update((previous(name), row[name]) for name in row)
             here = pd.DataFrame({name: known[name] for name in self.further.given})
-            drawn = self.further.attempt(cells[who], here, generator, _REDRAWS)
-            is_undrawn[who[drawn.undrawn]] = True
+            drawn = self.further.attempt(cells[owner], here, generator, _REDRAWS)
+            is_undrawn[owner[drawn.undrawn]] = True
             n_redrawn += drawn.n_redrawn
             row = here[[name for name in here if name in self.stays or name in names]].join(drawn.rows)
             parts.append(row[names])
-            persons.append(who)
+            persons.append(owner)
         return pd.concat(parts, ignore_index=True), np.concatenate(persons), is_undrawn, n_redrawn
 
-    def _is_own(self, rows: pd.DataFrame, who: IntArray, n: int) -> BoolArray:
+    def _is_own(self, rows: pd.DataFrame, owner: IntArray, n: int) -> BoolArray:
         """Return which panels are those of a single training person."""
-        order, found = np.argsort(who, kind="stable"), np.zeros(n, dtype=bool)
+        order, found = np.argsort(owner, kind="stable"), np.zeros(n, dtype=bool)
         for of_rows in self.first.row_hashes.of_frame(rows.iloc[order].reset_index(drop=True)) if n else ():
-            found |= np.isin(_panel_hashes(of_rows, who[order]), self.own)
+            found |= np.isin(_panel_hashes(of_rows, owner[order]), self.own)
         return found
 
 
@@ -260,13 +260,13 @@ def _in_order(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return whole.iloc[np.argsort(whole[PERSON].to_numpy(), kind="stable")].reset_index(drop=True)
 
 
-def _panel_hashes(of_rows: Hashes, who: IntArray) -> Hashes:
+def _panel_hashes(of_rows: Hashes, owner: IntArray) -> Hashes:
     """Return a hash of the rows of each person, who are sorted.
 
     The order of the rows does not count: their times are among their values, and rows of one time have no order.
     """
-    start = np.flatnonzero(np.diff(who, prepend=-1) > 0)
-    size = np.diff(np.append(start, len(who)))
+    start = np.flatnonzero(np.diff(owner, prepend=-1) > 0)
+    size = np.diff(np.append(start, len(owner)))
     mixed = (of_rows ^ (of_rows >> np.uint64(31))) * _FACTOR
     return np.add.reduceat(mixed, start) + size.astype(np.uint64)
 

@@ -325,7 +325,7 @@ class Release(TransformerMixin, BaseEstimator):
         self.encoder_, self.partition_, self.n_cells_ = found.encoder, found.partition, found.n_cells
         self.most_rows_, self.plan_, self.table_, self.redrawn_ = found.most_rows, found.plan, None, 0
         self.origin_ = ""
-        columns, cells, who = given.labels, found.cells, given.households(found.rows.persons)
+        columns, cells, households = given.labels, found.cells, given.households(found.rows.persons)
         labels = [Label.read(column, len(cells)) for _, column in columns.items()]
         means = [label.cell_means(cells, found.n_cells) for label in labels]
         self.label_ = labels[0].take(np.empty(0, np.intp)) if labels else None
@@ -338,7 +338,7 @@ class Release(TransformerMixin, BaseEstimator):
         types = dict(law.dtypes)
         with_score = self.with_score if self.form_ is None else bool(self.with_score)
         scores = [
-            cell_scores(label, column, mean, who)
+            cell_scores(label, column, mean, households)
             for label, (_, column), mean in zip(labels, columns.items(), means, strict=True)
             if releases_score(with_score, label, found.rows.persons)
         ]

@@ -33,25 +33,25 @@ class TimeSteps:
     last: float  # latest time that two persons have
 
     @classmethod
-    def of(cls, time: str, column: pd.Series, who: IntArray, is_first: BoolArray) -> TimeSteps:
+    def of(cls, time: str, column: pd.Series, owner: IntArray, is_first: BoolArray) -> TimeSteps:
         """Find unit and limits in rows that are sorted by person and time."""
         ticks = _ticks(column)
-        step, whose = np.diff(ticks)[~is_first[1:]], who[1:][~is_first[1:]]
+        step, whose = np.diff(ticks)[~is_first[1:]], owner[1:][~is_first[1:]]
         unit, decimals = 1.0, None
         if ticks.dtype.kind == "i":
             unit = float(max(np.gcd.reduce(step), 1))
         elif (grid := grid_of_most(ticks)) is not None:
             decimals = grid.decimals
         values = ticks.astype(np.float64)
-        return cls(time, unit, decimals, shared_range(step / unit, whose)[0], shared_range(values, who)[1])
+        return cls(time, unit, decimals, shared_range(step / unit, whose)[0], shared_range(values, owner)[1])
 
-    def columns(self, column: pd.Series, is_first: BoolArray, is_last: BoolArray, who: IntArray) -> pd.DataFrame:
+    def columns(self, column: pd.Series, is_first: BoolArray, is_last: BoolArray, owner: IntArray) -> pd.DataFrame:
         """Return the length in time of each row's person, and the time to the first and last row and the neighbours."""
         ticks = _ticks(column)
-        elapsed = (ticks - ticks[is_first][who]) / self.unit
+        elapsed = (ticks - ticks[is_first][owner]) / self.unit
         since = np.diff(elapsed, prepend=0.0)
         until = np.where(is_last, np.nan, np.append(since[1:], 0.0))
-        length, since = elapsed[is_last][who], np.where(is_first, 0.0, since)
+        length, since = elapsed[is_last][owner], np.where(is_first, 0.0, since)
         return pd.DataFrame({LENGTH: length, ELAPSED: elapsed, REST: length - elapsed, SINCE: since, UNTIL: until})
 
     def begin(self, rows: pd.DataFrame, left: IntArray) -> Clock:

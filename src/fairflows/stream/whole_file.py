@@ -68,9 +68,9 @@ def knowing_whole_file(
                 names[-1].append(of_household)
             done += batch.num_rows
             show(done, file.n_rows, f"{done:,} rows")
-    who, *households = (np.unique(np.concatenate(part), return_inverse=True)[1] for part in zip(*names, strict=True))
+    codes, *households = (np.unique(np.concatenate(part), return_inverse=True)[1] for part in zip(*names, strict=True))
     if households:
-        who = households_of(who, households[0])
+        codes = households_of(codes, households[0])
     release = copy.copy(release)
-    release.law_ = replace(law, own=held_by_one([np.concatenate(part) for part in zip(*rows, strict=True)], who))
+    release.law_ = replace(law, own=held_by_one([np.concatenate(part) for part in zip(*rows, strict=True)], codes))
     return release

@@ -53,8 +53,8 @@ def panel_worth(model: Model, learn: Panels, judge: Panels, seed: int) -> PanelW
     real, others = (_Steps.of(_whole(part), part.owner, time) for part in (learn, judge))
     shared = _Steps.of(drawn.drop(columns=PERSON), drawn[PERSON].to_numpy() - 1, time)
     sizes = [
-        pd.Series(np.bincount(who, minlength=n))
-        for who, n in ((learn.owner, len(learn)), (shared.who, len(learn)), (judge.owner, len(judge)))
+        pd.Series(np.bincount(owner, minlength=n))
+        for owner, n in ((learn.owner, len(learn)), (shared.owner, len(learn)), (judge.owner, len(judge)))
     ]
     lengths = _apart(sizes[0], sizes[1]), _apart(sizes[0], sizes[2])
     if time is None or min(len(real.now), len(shared.now), len(others.now)) < _FEWEST:
@@ -79,14 +79,14 @@ class _Steps:
 
     now: pd.DataFrame
     before: pd.DataFrame
-    who: Places  # of all rows
+    owner: Places  # of all rows
 
     @classmethod
-    def of(cls, rows: pd.DataFrame, who: Places, time: str | None) -> _Steps:
-        order = np.argsort(who, kind="stable") if time is None else np.lexsort([numbers(rows[time]), who])
+    def of(cls, rows: pd.DataFrame, owner: Places, time: str | None) -> _Steps:
+        order = np.argsort(owner, kind="stable") if time is None else np.lexsort([numbers(rows[time]), owner])
         rows = rows.iloc[order].reset_index(drop=True)
-        later = np.flatnonzero(np.diff(who[order], prepend=-1) == 0)
-        return cls(rows.iloc[later].reset_index(drop=True), rows.iloc[later - 1].reset_index(drop=True), who)
+        later = np.flatnonzero(np.diff(owner[order], prepend=-1) == 0)
+        return cls(rows.iloc[later].reset_index(drop=True), rows.iloc[later - 1].reset_index(drop=True), owner)
 
     def unchanged(self, name: Any) -> float:
         """Return the share of rows in which a column has the value of the row before; two gaps are equal."""
