@@ -7,6 +7,7 @@ shapes are left alone, and each combination of shapes is checked once: a quarter
 import functools
 import inspect
 import re
+import threading
 import typing
 from typing import get_args
 
@@ -70,7 +71,9 @@ def _with_checks(function, shaped):
         functools.update_wrapper(stand_in, function).__signature__ = only_shapes()
         return jaxtyped(stand_in, typechecker=_typechecker)
 
+    returned = threading.local()
     check_and_call = functools.cache(lambda: with_all_checks(function))
+    check_returned = functools.cache(lambda: with_all_checks(lambda *args, **kwargs: returned.result))
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
@@ -83,7 +86,8 @@ def _with_checks(function, shaped):
             result = function(*args, **kwargs)
             if "return" not in shaped or (shapes, _shape_of(result)) in seen:
                 return result
-            with_all_checks(lambda *args, **kwargs: result)(*args, **kwargs)
+            returned.result = result
+            check_returned()(*args, **kwargs)
         seen.update([shapes, (shapes, _shape_of(result))])
         return result
 
