@@ -160,3 +160,12 @@ def test_fields_that_are_no_grouping_are_refused(change):
     assert read_as(fields, Grouping).cuts == {"age": [40]}
     with pytest.raises(ValueError, match="grouping"):
         read_as(fields | change, Grouping)
+
+
+def test_a_column_without_a_value_is_refused_beside_another():
+    """An empty column of a file holds floats."""
+    frame = pd.DataFrame({"x": range(60), "empty": [np.nan] * 60, "sex": ["f", "m"] * 30})
+    with pytest.raises(ff.DataError, match="is missing in 60 of 60"):
+        ff.Table(frame, sensitive=["empty", "sex"])
+    with pytest.raises(ff.DataError, match="none is left after dropping them"):
+        ff.Table(frame, sensitive=["empty", "sex"], missing_group="drop")

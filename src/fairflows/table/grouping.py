@@ -330,7 +330,7 @@ def joined(columns: pd.DataFrame) -> pd.Series:
     """Return one group for each combination of values that occurs: 'sex=female, race=black'."""
     if columns.shape[1] == 1:
         return columns.iloc[:, 0]
-    texts = [f"{name}=" + _as_text(columns[name]) for name in columns]
+    texts = [f"{name}=" + _as_text(columns[name]).astype(object) for name in columns]  # floats where all are missing
     together = texts[0].str.cat(texts[1:], sep=", ")
     if together.nunique() != len(columns.dropna().drop_duplicates()):
         raise DataError(f"The values of {', '.join(map(repr, columns))} run together when joined; rename some.")
