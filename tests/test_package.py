@@ -114,7 +114,7 @@ def test_file_names_say_which_idea_they_hold():
 
 def test_the_root_holds_only_what_stands_alone():
     assert sorted(path.name for path in SOURCE.iterdir() if path.is_file()) == [
-        "__init__.py", "__init__.pyi", "__main__.py", "arrays.py", "card.html.jinja", "codec.py",
+        "__init__.py", "__init__.pyi", "__main__.py", "arrays.py", "card.html.jinja",
         "display.py", "exceptions.py", "explain.py", "exports.py", "py.typed", "result.py", "sharing.py",
         "steps.py", "storage.py", "threads.py", "tradeoff.py",
     ]  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from known_encoders import FixedCells, column
 
 from fairflows import Table, audit, certify
-from fairflows.codec import Codec
+from fairflows.codec.model_space import Codec
 from fairflows.encoder.base import EncodedColumns, Inversion, LatentLaw
 from fairflows.paper.baselines import RawFeatures
 from fairflows.table.keys import new_key

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, DataWarning
-from fairflows.codec import Codec
+from fairflows.codec.model_space import Codec
 from fairflows.table.grid import MAX_STEPS, MIN_ROWS, find_grid
 from fairflows.table.persons import Persons
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from fairflows import DataError
-from fairflows.codec import CombinationCodec
+from fairflows.codec.combination_codec import CombinationCodec
 
 
 @given(st.lists(st.lists(st.text(max_size=3), min_size=6, max_size=6), min_size=1, max_size=4))

@@ -6,7 +6,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 from scipy.stats import kstest, norm
 
-from fairflows.codec import Codec
+from fairflows.codec.model_space import Codec
 from fairflows.table.persons import Persons
 
 KEY = bytes(range(32))

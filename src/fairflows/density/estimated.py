@@ -25,7 +25,7 @@ from torch import Tensor
 from fairflows.bijection import Bijection
 from fairflows.bijection.base import BijectiveMap
 from fairflows.bijection.couplings import new_bijection
-from fairflows.codec import one_hot
+from fairflows.codec.combination_codec import one_hot
 from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
 from fairflows.density.combinations import (
     CombinationCounts,

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int, Shaped
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.codec import Codec
+from fairflows.codec.model_space import Codec
 from fairflows.encoder.base import (
     EncodedColumns,
     Encoder,

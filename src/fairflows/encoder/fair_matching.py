@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.codec import BinLevels, CombinationCodec, one_hot
+from fairflows.codec.combination_codec import BinLevels, CombinationCodec, one_hot
 from fairflows.density.combinations import CombinationCounts, CombinationDensity, SmoothedCounts
 from fairflows.encoder.base import EncodedColumns, Encoder, IntArray, LatentLaw, Traits, as_input_type, label_values
 from fairflows.encoder.label import LabelsLike

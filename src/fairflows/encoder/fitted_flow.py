@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from fairflows.codec import Codec
+from fairflows.codec.model_space import Codec
 from fairflows.encoder.base import Inversion, LatentLaw
 from fairflows.encoder.rows import FloatArray, Groups
 from fairflows.exceptions import DataError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairflows.codec import to_whole
+from fairflows.codec.model_space import to_whole
 from fairflows.encoder.base import FloatArray
 from fairflows.release.number_ranges import grid_of_most
 from fairflows.release.rules import BoolArray

@@ -10,7 +10,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.ensemble import RandomForestClassifier
 
-from fairflows.codec import one_hot
+from fairflows.codec.combination_codec import one_hot
 from fairflows.table.table import Table
 from fairflows.worth.coding import Coded, IntArray
 

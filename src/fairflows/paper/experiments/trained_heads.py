@@ -13,7 +13,7 @@ from torch import Tensor
 from fairflows.arrays import NDArray
 from fairflows.bijection import StackedMLP
 from fairflows.bijection.networks import generator_of
-from fairflows.codec import one_hot
+from fairflows.codec.combination_codec import one_hot
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_matching import FairMatching, combinations_of_encoded
 from fairflows.paper.baselines.neural import mean_cross_entropy, random_batches, rows_by_class
