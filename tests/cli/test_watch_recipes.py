@@ -1,6 +1,5 @@
 """The recipes of docs/how-to/watch.md run as they stand, with `fairflows` on the path."""
 
-import json
 import os
 import re
 import subprocess
@@ -63,7 +62,7 @@ def test_the_step_of_the_workflow_fails_by_the_exit_code_of_the_watch(watched):
     assert "bound  REFUTED" in (watched / "summary.md").read_text()
 
 
-def test_the_recipe_for_mlflow_logs_each_look_the_lamps_and_the_state(watched, monkeypatch):
+def test_the_recipe_for_mlflow_logs_each_look_and_the_lamps(watched, monkeypatch):
     release, roles = ff.load(watched / "out" / "model"), {"sensitive": "sex", "identifier": "person"}
     found = ff.watch(release)
     for seed in (4, 5):
@@ -76,4 +75,3 @@ def test_the_recipe_for_mlflow_logs_each_look_the_lamps_and_the_state(watched, m
     assert {step: m["delta_upper"] for step, m in logged.items()} == {0: found.looks[0].upper, 1: found.last.upper}
     assert all(isinstance(value, float) for metrics in logged.values() for value in metrics.values())
     mlflow.set_tags.assert_called_once_with({"law": "OK", "bound": "OK"})
-    assert json.loads(json.dumps(mlflow.log_dict.call_args.args[0])) == found.state
