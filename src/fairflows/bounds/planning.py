@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -184,6 +185,7 @@ def _most_within(
     nearby numbers of cells: by how much, is found by a `rough` bound first, which takes less time.
     """
 
+    @cache
     def foreseen(k: int) -> float:
         blocks = blocks_of(k)
         p = blocks / blocks.sum(axis=1, keepdims=True)
