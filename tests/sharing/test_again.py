@@ -223,6 +223,15 @@ def test_few_persons_who_come_or_leave_are_warned_of(months, results):
         ff.share(table(months[0].iloc[5:]), again=results[1][0])
 
 
+def test_a_group_that_alone_came_or_left_is_warned_of(months, results):
+    """Nobody needs the rows: 40 more women in the second certificate are the 40 persons who came."""
+    came = people(200, 9).query("sex == 'f'").iloc[:40]
+    is_left = (months[0]["sex"] == "m") & (np.arange(len(months[0])) < 50)
+    for rows, what in ((pd.concat([months[0], came]), "All 40 persons who came"), (months[0][~is_left], "who left")):
+        with pytest.warns(DataWarning, match=rf"{what}.* are of group '[fm]': two certificates tell it"):
+            ff.share(table(rows), again=results[1][0])
+
+
 def linked(drawn: list[np.ndarray], group: np.ndarray) -> float:
     """The advantage of the best rule on the linked cells of all releases, counted on the persons themselves."""
     codes = np.unique(np.stack(drawn, axis=1), axis=0, return_inverse=True)[1]

@@ -22,6 +22,7 @@ from fairflows.release.fit_arguments import FitArguments
 from fairflows.release.fitted_cells import FittedCells
 from fairflows.release.release import Release
 from fairflows.release.released_table import FEW, ReleasedTable
+from fairflows.release.rules import BoolArray
 from fairflows.table.columns import shown
 from fairflows.table.domain import Outside
 from fairflows.table.panels import Panels
@@ -96,6 +97,7 @@ def draw_again(
     again.ledger_ = copy.deepcopy(release.ledger_)
     again.ledger_.use(table.X, persons)
     _warn_of_few(known, again.table_)
+    _warn_of_one_group(known, group, known.places_of(persons, release.key_) < 0, release.groups_)
     return again
 
 
@@ -142,4 +144,16 @@ def _warn_of_few(before: ReleasedTable, now: ReleasedTable) -> None:
             warn_user(
                 f"Only {n} persons {what}: two tables that differ by so few persons tell their groups by the sizes of "
                 "the groups. Release the change together with the next one."
+            )
+
+
+def _warn_of_one_group(before: ReleasedTable, group: Cells, is_new: BoolArray, groups: Sequence[Hashable]) -> None:
+    """Warn where all persons who came, or left, are of one group: the sizes of the groups tell the group of each."""
+    came, stayed = (np.bincount(group[which], minlength=len(groups)) for which in (is_new, ~is_new))
+    left = before.counts.sum(axis=(0, 2)) - stayed if before.n_releases == 1 else np.zeros_like(came)
+    for n, what in ((came, "came since the first release"), (left, "left")):
+        if n.sum() >= FEW and (n != 0).sum() == 1:
+            warn_user(
+                f"All {n.sum():,} persons who {what} are of group {shown(groups[int(n.argmax())])}: two certificates "
+                "tell it by the sizes of the groups. Release the change together with the next one."
             )
