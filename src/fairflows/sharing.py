@@ -28,9 +28,10 @@ from fairflows.release.drawn_again import draw_again
 from fairflows.release.fitted_cells import held_out_parts
 from fairflows.release.release import Release
 from fairflows.report.page import Report, report_contents
-from fairflows.result import CERTIFICATE, MODEL, Run, Shared
+from fairflows.result import CERTIFICATE, MODEL, Run, Shared, read_run
 from fairflows.storage import load
 from fairflows.table.frames import to_pandas
+from fairflows.table.grouping import Grouping
 from fairflows.table.linked import LinkedTables
 from fairflows.table.names import check_numbers, columns_of_own_values
 from fairflows.table.prospects import check_groups
@@ -160,6 +161,9 @@ def share(
         first, earlier, notices = _earlier(again)
         stated = {"target": None if extend else target, "delta": delta, "method": method, "unit": unit, "spend": spend}
         _refuse_other_settings(first, earlier, stated)
+        _refuse_other_groups(
+            (again.run if isinstance(again, Shared) else read_run(Path(again))).grouping, table.grouping
+        )
         of_rows = {"output": output, "rules": rules, "find_rules": find_rules, "derive": derive, "with_score": score}
         return _shared_again(first, earlier, notices, table, of_rows, about, extend=extend, target=target)
     if extend:
@@ -245,6 +249,20 @@ def _earlier(again: Shared | str | Path) -> tuple[Release, Certificate, tuple[st
     if certificate.sealed(release.key_).seal != certificate.seal:
         raise DataError("again takes a result as it was saved; its certificate was changed since.")
     return release, certificate, notices
+
+
+def _refuse_other_groups(earlier: Grouping | None, now: Grouping) -> None:
+    """Raise unless groups are made of the same columns in the same way: the cells were matched for these."""
+    if earlier is None:
+        return
+    if list(now.kinds) != list(earlier.kinds):
+        columns = [" and ".join(map(repr, of.kinds)) for of in (earlier, now)]
+        raise DataError(f"again takes the sensitive column of the earlier release, {columns[0]}; got {columns[1]}.")
+    groups = {value: earlier.merged.get(value, "" if earlier.merged else value) for value in now.merged}
+    if now.cuts != earlier.cuts or groups != now.merged:
+        raise DataError(
+            "again takes the groups of the earlier release; this table has other cut points, or merged other groups."
+        )
 
 
 def _refuse_other_settings(first: Release, earlier: Certificate, stated: Mapping[str, Any]) -> None:

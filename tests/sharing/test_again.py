@@ -232,6 +232,28 @@ def test_a_group_that_alone_came_or_left_is_warned_of(months, results):
             ff.share(table(rows), again=results[1][0])
 
 
+@pytest.mark.parametrize("place", ["folder", "result"])
+def test_another_attribute_of_the_same_values_is_refused(place, months, results):
+    """The cells were matched for sex: of a partner's sex they told .77, and ≤ .19 was certified of persons to come."""
+    folder, found = results
+    rows = months[0].assign(partner=np.where(months[0]["grade"] > 4, "f", "m"))
+    again = folder / "1" if place == "folder" else found[0]
+    with pytest.raises(DataError, match="takes the sensitive column of the earlier release, 'sex'; got 'partner'"):
+        ff.share(table(rows, sensitive="partner"), again=again)
+
+
+@pytest.mark.filterwarnings("ignore:sex. .* are one group")
+def test_other_groups_of_the_same_names_are_refused(months, tmp_path):
+    """Small groups that are merged have one name, whichever they are."""
+    rng = np.random.default_rng(0)
+    first = months[0].assign(sex=rng.choice(list("abcd"), 1200, p=[0.42, 0.42, 0.08, 0.08]))
+    shared = ff.share(table(first, merge_small=150), target=0.6, quick=True, output="cell").save(tmp_path / "1")
+    other = first.assign(sex=first["sex"].replace({"a": "d", "d": "a"}))
+    with pytest.raises(DataError, match="this table has other cut points, or merged other groups"):
+        ff.share(table(other, merge_small=150), again=shared, output="cell")
+    assert ff.share(table(first, merge_small=150), again=shared, output="cell").certificate.previous
+
+
 def linked(drawn: list[np.ndarray], group: np.ndarray) -> float:
     """The advantage of the best rule on the linked cells of all releases, counted on the persons themselves."""
     codes = np.unique(np.stack(drawn, axis=1), axis=0, return_inverse=True)[1]
