@@ -12,7 +12,8 @@ over five months, α = .05. The bound that is watched is the true Δ of its cell
 Controls: the test of one fixed size of new persons after every batch; a z-test of the truth's best rule after every
 batch; best cells that have seen their own batch.
 
-`controls`: the same controls where 60 batches are looked at, for counts drawn from the true law of the cells.
+`controls`: the same controls where 60 batches of 100 are looked at, the first of them at every other batch, of a
+release of 45,200 persons. True laws are drawn from the blocks, and counts from them.
 
 `delays`: 64 cells that were cut at 22,600 persons; to half of the tree, or to a random half of the cells, so many of
 one group go over that Δ is over the bound by so much; the median of the persons until the alarm, α = .01, batches of
@@ -134,18 +135,19 @@ def alarms(n_streams: int, alpha: float = 0.05) -> None:
 
 def controls(n_streams: int, alpha: float = 0.05, n_batches: int = 60) -> None:
     found = []
+    release = fitted(np.random.default_rng(5), 45_200, 8)
+    blocks, cells = release.table_.blocks, Coarsenings.of(release.encoder_.structure_.levels())
     for stream in range(n_streams):
         rng = np.random.default_rng([5, stream])
-        release = fitted(rng, 600, 8)
-        law, blocks = masses(release), release.table_.blocks
+        law = np.stack([rng.dirichlet(b) for b in blocks])  # as true masses are, given blocks
         truth, best = float(np.abs(law[0] - law[1]).sum() / 2), law[0] > law[1]
-        cells = Coarsenings.of(release.encoder_.structure_.levels())
         own, counts, fixed, z_test, seen_own = GapSums.zero(2, cells), np.zeros_like(blocks), False, False, False
-        for _ in range(n_batches):
-            new = np.stack([rng.multinomial(50, p / p.sum()) for p in law])
+        for batch in range(n_batches):
+            new = np.stack([rng.multinomial(50, p) for p in law])
             own, counts = own.plus(new, new, cells), counts + new
             seen_own |= own.log_e(truth) >= -np.log(alpha)
-            fixed |= blocks_p_value(blocks, counts) < alpha
+            if not fixed and batch % 2:  # 20,000 draws at every look
+                fixed |= blocks_p_value(blocks, counts) < alpha
             p = counts[:, best].sum(axis=1) / counts.sum(axis=1)
             z_test |= (p[0] - p[1] - truth) / np.sqrt((p * (1 - p) / counts.sum(axis=1)).sum()) > 1.645
         found.append([fixed, z_test, seen_own])
