@@ -42,15 +42,15 @@ def made_by_sdv(folder: Path, maker: str, epochs: int) -> None:
     rows, stays, n = pd.read_csv(folder / "rows.csv"), about["stays"], about["persons"]
     start = time.process_time()
     if maker == "PAR":
-        found = Metadata.detect_from_dataframe(rows, "rows")
+        found = Metadata.detect_from_dataframes({"rows": rows}, infer_keys=None)
         found.update_column(WHO, sdtype="id", table_name="rows")
         for column, kind in about["kinds"].items():
             found.update_column(column, sdtype=kind, table_name="rows")
         found.set_sequence_key(WHO, table_name="rows")
         found.set_sequence_index(about["time"], table_name="rows")
         model = PARSynthesizer(found, context_columns=stays, epochs=epochs, cuda=False)
-        model.fit(rows)
-        made = model.sample_sequences(num_sequences=n)
+        model.fit({"rows": rows})
+        made = model.sample_sequences(num_sequences=n)["rows"]
     else:
         persons = rows.groupby(WHO)[stays].first().reset_index()
         tables = {"persons": persons, "rows": rows.drop(columns=stays)}
