@@ -76,7 +76,7 @@ def _time_parts() -> dict[str, float]:
 
         return timed
 
-    flow_fitting._densities = wrapped("densities", flow_fitting._densities)
+    flow_fitting.fit_densities = wrapped("densities", flow_fitting.fit_densities)
     flow_fitting.train = wrapped("training", flow_fitting.train)
     return seconds
 

@@ -18,10 +18,20 @@ def test_a_benchmark_finds_all_that_it_imports(name, monkeypatch):
         pytest.importorskip("jax", reason="it runs in an environment of its own")
     monkeypatch.syspath_prepend(FOLDER)
     monkeypatch.setattr(os, "environ", dict(os.environ))  # some of them set the number of threads
-    assert callable(importlib.import_module(name).main)
+    benchmark = importlib.import_module(name)
+    assert callable(benchmark.main)
+    assert lacking(ast.parse((FOLDER / f"{name}.py").read_text()), vars(benchmark)) == []
     # Rows of others are made with older sources, too.
     for statement in imports_of_functions(FOLDER / f"{name}.py") if name != "rows_of_others" else ():
         exec(statement, {})
+
+
+def lacking(tree: ast.AST, names: dict[str, object]) -> list[str]:
+    """The attributes that a file asks of modules of ours that it has imported, and that they do not have."""
+    asked = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    modules = [(names.get(node.value.id), node.attr) for node in asked]
+    ours = [(module, name) for module, name in modules if getattr(module, "__package__", "").startswith("fairflows")]
+    return [f"{module.__name__}.{name}" for module, name in ours if not hasattr(module, name)]
 
 
 def imports_of_functions(file: Path) -> list[str]:
@@ -29,6 +39,11 @@ def imports_of_functions(file: Path) -> list[str]:
     functions = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)]
     imports = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.ImportFrom)]
     return [ast.unparse(node) for node in imports if node.module.startswith("fairflows")]
+
+
+def test_an_attribute_that_a_module_lacks_is_found():
+    tree = ast.parse("keys.content_hashes = wrapped(keys.gone)")
+    assert lacking(tree, {"keys": importlib.import_module("fairflows.table.keys")}) == ["fairflows.table.keys.gone"]
 
 
 def test_an_import_that_a_function_cannot_make_is_found(tmp_path):
