@@ -59,7 +59,7 @@ def two_humps():
     table = Table(pd.DataFrame({"x": x, "noise": rng.normal(size=6000), "a": a}), sensitive="a")
     train, test = table.split(test=0.5, validation=0)
     encoder = FairFlow(gamma=1.0, density=MixtureDensity(1), smoothing=0, n_epochs=10)
-    with pytest.warns(DataWarning, match=r"The densities are from the truth at least .*: 0: 0\.[34]"):
+    with pytest.warns(DataWarning, match=r"Distance of the densities from the truth at least .*: 0: 0\.[34]"):
         encoder.fit(train)
     return encoder, train, test
 

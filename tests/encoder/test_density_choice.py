@@ -50,7 +50,7 @@ def test_heaps_ask_for_smoothing_and_normal_rows_for_none(plain, smoothed):
 
 
 def test_a_large_gap_is_warned_of():
-    with pytest.warns(DataWarning, match=r"The densities are from the truth at least .*: 0: 0\.[3-9]"):
+    with pytest.warns(DataWarning, match=r"Distance of the densities from the truth at least .*: 0: 0\.[3-9]"):
         fitted(heaped(0), smoothing=0)
 
 

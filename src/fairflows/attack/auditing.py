@@ -122,7 +122,7 @@ class Audit:
         lines += [
             f"  {a.name:<{width}}  {a.box:<6}  {a.validation:10.4f}  {rounded_down(a.lower)}" for a in self.attacks
         ]
-        lines += [f"  the densities are from the truth at least  {gaps}"] if gaps else []
+        lines += [f"  distance of the densities from the truth at least  {gaps}"] if gaps else []
         return "\n".join(lines)
 
 

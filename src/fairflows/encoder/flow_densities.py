@@ -133,8 +133,8 @@ def _warn_of_gaps(found: FittedDensities, settings: FairFlow) -> None:
     if large:
         listed = ", ".join(f"{shown(group)}: {gap.distance:.2f}" for group, gap in large)
         warn_user(
-            f"The densities are from the truth at least (on held-out rows; 0 is none, 1 all): {listed}. A bound by "
-            "these densities may be too small by as much: try density='autoregressive' or more smoothing, leave out "
+            f"Distance of the densities from the truth at least (on held-out rows, between 0 and 1): {listed}. A bound "
+            "by these densities may be too small by as much: try density='autoregressive' or more smoothing, leave out "
             "columns that follow from others, or release cells (FairTree, FairCells)."
         )
 
