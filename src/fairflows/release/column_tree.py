@@ -15,7 +15,7 @@ from fairflows.encoder.base import FloatArray, IntArray
 
 _MOST_PREDICTORS = 32
 _MOST_DEPTH = 24
-_FEWEST_OF_PART = 14  # persons of a leaf of a tree that is grown on a part of them
+_FEWEST_OF_PART = 20  # persons of a leaf of a tree that is grown on a part of them
 _SHARE_OF_ROWS = 0.5  # of the rows of so many persons, which a leaf has at least, where persons have several
 _MOST_CLASSES = 24  # of a classification tree: its time grows with them
 _FREQUENT = 0.02  # share of the rows from which on a value of a number is marked
