@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from fairflows import DataWarning, FairFlow, Table, audit, certify
+from fairflows.bijection import AutoregressiveSpline
 from fairflows.density import FlowDensity, MixtureDensity
 from fairflows.encoder import flow_densities
 
@@ -84,3 +85,17 @@ def test_each_group_gets_the_density_that_explains_held_out_rows_better(monkeypa
     likelihood = np.array([encoder.held_out_log_likelihood_ for encoder in each])
     assert kinds == [(FlowDensity, MixtureDensity)[k] for k in likelihood.argmax(axis=0)]
     np.testing.assert_allclose(auto.held_out_log_likelihood_, likelihood.max(axis=0), atol=1e-5)
+
+
+def test_splines_have_bins_for_every_level(monkeypatch):
+    """Twelve levels, each with a height of its own: three bins a level follow the steps, sixteen in all do not."""
+    monkeypatch.setattr(flow_densities, "_STEPS", (400, 400))
+    rng = np.random.default_rng(0)
+    level = rng.choice(12, N, p=np.array([1, 12] * 6) / 78)
+    table = Table(pd.DataFrame({"x": level.astype(str), "u": rng.normal(size=N), "a": np.arange(N) % 2}), sensitive="a")
+    by_level = fitted(table, density="autoregressive", smoothing=0)
+    assert by_level.flow_.densities.members[0].flows.n_bins == 36
+    few = fitted(table, density=FlowDensity(AutoregressiveSpline(2, n_bins=16), n_steps=400), smoothing=0)
+    assert (by_level.held_out_log_likelihood_ > few.held_out_log_likelihood_ + 0.05).all()
+    numbers = Table(table.X[["u"]].assign(v=rng.normal(size=N), a=np.arange(N) % 2), sensitive="a")
+    assert fitted(numbers, density="autoregressive", smoothing=0).flow_.densities.members[0].flows.n_bins == 16

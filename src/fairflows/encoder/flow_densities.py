@@ -32,6 +32,8 @@ _LARGE = 0.1  # a gap that is larger, with 95 % confidence, is warned of
 _FEWEST_JUDGED = 100  # held-out rows of the smallest group that gaps are measured on
 _FEWEST_HELD_OUT = 5  # rows of the smallest group; a smaller table needs all its rows for training
 _STEPS = (200, 1_500)  # of training the splines, at least and at most
+_BINS = (16, 64)  # of a spline, at least and at most
+_BINS_OF_LEVEL = 3  # so many bins follow the steps of a density that has one height for each level
 _FEW = 2_000  # rows of the largest group, up to which "auto" tries a mixture, too; beyond, splines were always better
 
 
@@ -210,9 +212,10 @@ def _estimated(
     """Estimate p̂_a, and where the criterion needs them p̂(x | a, y) with the numbers of their labels."""
     given, largest = settings.density, max(map(len, rows.x))
     names, seed = settings.groups_, settings.random_state
+    most_levels = max(map(len, settings.codec_.levels_.values()), default=0)
     if given == "auto":
         names_tried = ["autoregressive"] * bool(held.smallest) + ["mixture"] * (largest < _FEW or not held.smallest)
-        families = [_template(name, largest) for name in names_tried]
+        families = [_template(name, largest, most_levels) for name in names_tried]
         fitted = [
             GroupDensities.fit(f, rows.x, group_names=names, random_state=seed, noise=rows.noise) for f in families
         ]
@@ -222,7 +225,11 @@ def _estimated(
         of_groups = GroupDensities([fitted[number].members[a] for a, number in enumerate(chosen)])
     else:
         each = _one_for_each(settings)
-        templates = _template(given, largest) if each is None else [_template(density, largest) for density in each]
+        templates = (
+            _template(given, largest, most_levels)
+            if each is None
+            else [_template(density, largest, most_levels) for density in each]
+        )
         of_groups = GroupDensities.fit(templates, rows.x, group_names=names, random_state=seed, noise=rows.noise)
     if settings.criterion == "demographic_parity":
         return of_groups, None, ()
@@ -234,8 +241,8 @@ def _estimated(
     return of_groups, of_labels, numbers
 
 
-def _template(given: object, n_rows: int) -> Density:
-    """Return the settings of a density that is to be fitted to groups of at most so many rows."""
+def _template(given: object, n_rows: int, most_levels: int) -> Density:
+    """Return the settings of a density for groups of at most so many rows, and columns of at most so many levels."""
     if isinstance(given, Density):
         return given
     if given == "mixture":
@@ -243,7 +250,8 @@ def _template(given: object, n_rows: int) -> Density:
     if given == "realnvp":
         return FlowDensity("realnvp")
     if given == "autoregressive":
-        return FlowDensity(AutoregressiveSpline(2), n_steps=int(np.clip(n_rows // 16, *_STEPS)))
+        n_bins = int(np.clip(_BINS_OF_LEVEL * most_levels, *_BINS))
+        return FlowDensity(AutoregressiveSpline(2, n_bins=n_bins), n_steps=int(np.clip(n_rows // 16, *_STEPS)))
     if isinstance(given, Bijection):
         return FlowDensity(given)
     if isinstance(given, nn.Module) and _is_zuko(given):
