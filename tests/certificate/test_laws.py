@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from known_encoders import FixedCells, column
 
-from fairflows import DataError, Table, certify, verify
+from fairflows import DataError, Release, Table, certify, verify
 from fairflows.bounds import cell_upper_bound, delta_of_look, exact_statistical_distance
 
 FIRST = delta_of_look(0.01, 1)
@@ -193,3 +193,15 @@ def test_the_most_rows_of_a_person_are_stated_before_they_are_seen():
         "half of the largest is taken half as often"
     )
     assert verify(stated, model, rows)
+
+
+def test_cells_that_were_matched_for_one_attribute_certify_no_other_one():
+    """The bound on persons to come is about the groups that the cells were matched for: `b` is told by every cell."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=1200), "a": np.arange(1200) % 2, "person": np.arange(1200)})
+    frame["b"] = (frame["x"] > 0).astype(int)
+    old, new = frame[:800], frame[800:]
+    release = Release(n_cells=4).fit(Table(old.drop(columns="b"), sensitive="a", identifier="person"))
+    assert certify(release, Table(new.drop(columns="b"), sensitive="a", identifier="person")).sensitive == ("a",)
+    with pytest.raises(DataError, match="The cells were matched for groups of 'a', and say nothing of 'b'"):
+        certify(release, Table(new.drop(columns="a"), sensitive="b", identifier="person"))

@@ -221,6 +221,13 @@ class Case:
         self.trees: ReleasedTable | None = released if traits.cut_twice else None
         self.table: ReleasedTable | None = released if is_own else self.trees
         self.is_new = self.trees is not None and not is_own
+        columns = list(map(str, rows.grouping.kinds))
+        if self.trees is not None and self.trees.sensitive and columns != self.trees.sensitive:
+            matched, stated = (" and ".join(map(repr, names)) for names in (self.trees.sensitive, columns))
+            raise DataError(
+                f"The cells were matched for groups of {matched}, and say nothing of {stated}: certify rows whose "
+                f"sensitive column is {matched}, or release cells for {stated}."
+            )
         if self.uncut is not None and (self.trees is None or self.labels):
             raise DataError(
                 "An attribute that is not cut (uncut=...) is certified for a Release of a FairTree, without labels "

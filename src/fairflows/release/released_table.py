@@ -74,6 +74,7 @@ class ReleasedTable:
     n_releases: int = 1
     together: Together | None = None  # of the second release on
     margins: list[Margin] = field(default_factory=list)  # of several sensitive columns
+    sensitive: list[str] = field(default_factory=list)  # the columns that the groups were of; none of no `Table`
 
     @classmethod
     def of(
@@ -106,7 +107,8 @@ class ReleasedTable:
         of_table = table.fingerprint(key) if isinstance(table, Table) else ""
         counts = count_cells(table, rows.group, cells, shape)
         found = cls(of_table, counts, behind, hashes, kept, blocks, held_out or {}, np.ones_like(kept))
-        found = replace(found, margins=Margin.all_of(table, rows.group, cells, shape))
+        sensitive = list(map(str, table.grouping.kinds)) if isinstance(table, Table) else []
+        found = replace(found, margins=Margin.all_of(table, rows.group, cells, shape), sensitive=sensitive)
         if not len(hashes) or inside is None:
             return found
         places = np.flatnonzero(inside > _NOT_CUT_AT)  # of one row of each of these persons
