@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fairflows.certificate.certificate import Released
 from fairflows.encoder.base import Model, Traits
 from fairflows.exceptions import DataError
 from fairflows.table.table import Table
-
-if TYPE_CHECKING:
-    pass
 
 
 def most_rows_of(model: Model, table: Table, given: int | None = None) -> int:
