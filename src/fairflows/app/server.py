@@ -47,6 +47,7 @@ _MOST_FORM_BYTES = 2**22
 _LONGEST_UPLOAD = 600  # seconds
 _SAMPLE_LINES = 3
 _PARAMETERS = re.compile(r"\s*\((?:separator|encoding|decimal|sheet)=[^()]*\)")
+_HANG_UP = {"connection": "close"}  # else the server would go on reading what it has refused
 _SCREENS = ("table", "columns", "target", "sharing", "result")
 
 
@@ -129,9 +130,10 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
             async with asyncio.timeout(_LONGEST_UPLOAD):
                 path = await receive(request.stream(), name, desk.folder)
         except TimeoutError:
-            return JSONResponse({"error": f"The upload took more than {_LONGEST_UPLOAD} seconds."}, 408)
+            error = f"The upload took more than {_LONGEST_UPLOAD} seconds."
+            return JSONResponse({"error": error}, 408, _HANG_UP)
         except DataError as error:
-            return JSONResponse({"error": str(error)}, 400)
+            return JSONResponse({"error": str(error)}, 400, _HANG_UP)
         checked = request.query_params.get("check")
         if checked is not None:
             kind = "certificate" if path.suffix == ".json" else "table"
