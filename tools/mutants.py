@@ -5,8 +5,8 @@
 A mutant is a changed comparison, sign, operator, constant or truth value, or an error that is not raised. Mutants are
 drawn at random, by the seed, from all places of the parts below. First the fast tests of a part run once, so that it is
 known which of them run which line; this takes some minutes, and is kept in `.mutants` until a file changes. Then each
-mutant is compiled in memory, and these tests run with it, the fastest first, until one fails or they took so many
-seconds in the first run. A run that takes five times as long counts as failed.
+mutant is read in place of its file, and these tests run with it, the fastest first, until one fails or they took so
+many seconds in the first run. A run that takes five times as long counts as failed.
 
 A mutant that survives with a reason, in `tools/survivors.toml`, changes nothing that anybody could see. The exit code
 is 1 where fewer than 95 % of the others are killed.
@@ -18,9 +18,7 @@ import argparse
 import ast
 import copy
 import hashlib
-import importlib.abc
 import importlib.machinery
-import importlib.util
 import json
 import os
 import random
@@ -29,9 +27,10 @@ import sys
 import threading
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -52,6 +51,7 @@ PARTS = {
 SURVIVORS = ROOT / "tools" / "survivors.toml"
 KEPT = ROOT / ".mutants"
 AIM = 0.95
+_NOT_READ = 99  # the exit code of tests that did not import the mutant
 _HERE = f"{SOURCE}{os.sep}"
 
 _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
@@ -84,20 +84,16 @@ class Mutant:
         """The name of the module."""
         return ".".join(["fairflows", *Path(self.file).with_suffix("").parts]).removesuffix(".__init__")
 
-    def code(self) -> CodeType:
-        """Compile the changed file."""
-        path = SOURCE / self.file
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        node = [*ast.walk(tree)][self.place]
+    def changed_source(self) -> bytes:
+        """Return the text of the file with this place changed, and all lines where they were."""
+        source = (SOURCE / self.file).read_bytes()
+        node: Any = [*ast.walk(ast.parse(source))][self.place]
         changed = changed_node(node)
         assert changed is not None
-        for parent in ast.walk(tree):
-            for field, value in ast.iter_fields(parent):
-                if value is node:
-                    setattr(parent, field, changed)
-                elif isinstance(value, list):
-                    setattr(parent, field, [changed if item is node else item for item in value])
-        return compile(ast.fix_missing_locations(tree), str(path), "exec", dont_inherit=True)
+        starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]
+        start, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
+        text = ast.unparse(changed).encode() + b"\n" * (node.end_lineno - node.lineno)
+        return source[:start] + (b"(%b)" % text if isinstance(node, ast.expr) else text) + source[end:]
 
 
 def changed_node(node: ast.AST) -> ast.AST | None:
@@ -229,26 +225,28 @@ def lines_of_tests(tests: list[str]) -> dict[str, dict[str, Any]]:
     return json.loads(path.read_text())
 
 
-class OneMutant(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
-    """Imports one module of the package as a mutant."""
+def read_instead(mutant: Mutant) -> list[str]:
+    """Let a mutant be read in place of its file, by whatever loader; return a list that its name enters once it is.
 
-    def __init__(self, mutant: Mutant) -> None:
-        super().__init__(mutant.module, str(SOURCE / mutant.file))
-        self._mutant, self._code = mutant, mutant.code()
+    The tests import the package by a loader of their own, which checks the shapes of arrays.
+    """
+    was_read: list[str] = []
+    loader, path, source = importlib.machinery.SourceFileLoader, str(SOURCE / mutant.file), mutant.changed_source()
+    read, stats = loader.get_data, loader.path_stats
 
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> object:
-        """Return the spec of the module that is changed."""
-        if fullname != self._mutant.module:
-            return None
-        is_package = self._mutant.file.endswith("__init__.py")
-        inside = [str(Path(self.path).parent)] if is_package else None
-        return importlib.util.spec_from_file_location(
-            fullname, self.path, loader=self, submodule_search_locations=inside
-        )
+    def get_data(self: importlib.machinery.SourceFileLoader, name: str) -> bytes:
+        if name != path:
+            return read(self, name)
+        was_read.append(mutant.name)
+        return source
 
-    def get_code(self, fullname: str) -> CodeType:
-        """Return the changed code."""
-        return self._code
+    def path_stats(self: importlib.machinery.SourceFileLoader, name: str) -> Mapping[str, Any]:
+        if name == path:
+            raise OSError("no compiled file is read or written in place of a mutant")
+        return stats(self, name)
+
+    loader.get_data, loader.path_stats = get_data, path_stats
+    return was_read
 
 
 def tests_of(mutant: Mutant, ran: dict[str, dict[str, Any]], most_s: float) -> tuple[list[str], float]:
@@ -277,12 +275,15 @@ def survives(mutant: Mutant, tests: list[str], limit_s: float) -> bool:
     if not child:
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        sys.meta_path.insert(0, OneMutant(mutant))
+        was_read = read_instead(mutant)
         os.setpgid(0, 0)
-        os._exit(int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *tests])))
+        code = int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *tests]))
+        os._exit(code if was_read else _NOT_READ)
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
+        if done and os.waitstatus_to_exitcode(status) == _NOT_READ:
+            raise RuntimeError(f"{mutant.file} was not read by the tests {tests}: the mutant says nothing.")
         if done:
             return status == 0
         time.sleep(0.05)
