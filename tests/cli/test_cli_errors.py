@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -82,6 +83,37 @@ def test_a_bug_is_called_one_and_has_its_own_exit_code(run, folder, monkeypatch)
     assert err.count("\n") == 1
     monkeypatch.setenv("FAIRFLOWS_DEBUG", "1")
     assert "Traceback" in run(*words)[2]
+
+
+COMMAND = """
+import threading, time
+from fairflows.cli.main import main
+from fairflows.encoder import cell_programme
+
+solve, threads = cell_programme.linprog, []
+
+def slow_in_other_threads(*words, **settings):
+    threads.append(threading.get_ident())
+    time.sleep(threads[-1] != threads[0])
+    return solve(*words, **settings)
+
+cell_programme.linprog = slow_in_other_threads
+try:
+    main()
+finally:
+    print(threading.active_count(), "threads")
+"""
+
+
+def test_a_target_out_of_reach_ends_the_process_by_its_exit_code(folder):
+    """A linear programme that still runs in a thread when the interpreter ends aborts the process: 134, not 2."""
+    people(600).to_csv(folder / "more.csv", index=False)
+    words = ["share", "more.csv", *SHARE[2:], "--method", "cells", "--target", "0.35", "-o", "out"]
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert "target 0.35 is out of reach for 2 cells" in " ".join(done.stderr.split())
+    assert (done.returncode, done.stdout) == (2, "1 threads\n")
 
 
 @pytest.mark.parametrize(
