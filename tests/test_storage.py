@@ -12,6 +12,7 @@ from hashlib import sha256
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from damages import flipped
@@ -209,11 +210,14 @@ def test_a_class_that_only_has_the_name_of_one_of_ours_is_refused(tmp_path):
         save(namesake(), tmp_path / "model")
 
 
-def test_what_cannot_be_saved_is_named(mixed, tmp_path):
+@pytest.mark.parametrize(
+    ("setting", "said"), [(len, "a function"), (pd.ArrowDtype(pa.string()), r"a column of type string\[pyarrow\]")]
+)
+def test_what_cannot_be_saved_is_named(mixed, tmp_path, setting, said):
     table = categorical(mixed)
     encoder = FairMatching(density="counts").fit(table)
-    encoder.set_params(density=len)
-    with pytest.raises(DataError, match=r"FairMatching.settings\['density'\]: a function cannot be saved"):
+    encoder.set_params(density=setting)
+    with pytest.raises(DataError, match=rf"FairMatching.settings\['density'\]: {said} cannot be saved"):
         save(encoder, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []  # nothing half-written
     save(encoder.set_params(density="counts"), tmp_path / "model")
