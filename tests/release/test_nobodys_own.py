@@ -106,10 +106,14 @@ def test_sparse_columns_are_read_and_names_of_two_kinds_refused():
         Release(target=0.4).fit(Table(frame.rename(columns={"z": 7}), sensitive="sex"))
 
 
-def test_no_digits_of_one_person_in_a_computed_column():
-    """Numbers of a formula are medians, values of one person: the table does not repeat their last digits."""
+@pytest.mark.parametrize("weight", [2, 2.37123])
+def test_no_digits_of_one_person_in_a_computed_column(weight):
+    """Numbers of a formula are medians, values of one person: the table does not repeat their last digits.
+
+    A weight near a whole number is that number; another one is rounded to four digits.
+    """
     x, sex = RNG.integers(0, 1_000, N), np.arange(N) % 2
-    table = pd.DataFrame({"x": x, "z": 2 * x + 7.3 + np.random.default_rng(0).normal(0, 3, N), "sex": sex})
+    table = pd.DataFrame({"x": x, "z": weight * x + 7.3 + np.random.default_rng(0).normal(0, 3, N), "sex": sex})
     shared = share(Table(table, sensitive="sex"), target=0.3, quick=True)
     assert shared.release.derived[0].endswith(" · x + a residual")
     millionths = 1e6 * shared.table["z"].to_numpy()
