@@ -119,18 +119,45 @@ def test_no_canary_leaves_from_other_tables(case, words, run, tmp_path):
     assert {path.name: canaries(path) for path in public_files(tmp_path / "out") if canaries(path)} == {}
 
 
-@pytest.mark.slow
-def test_no_canary_leaves_when_rows_are_drawn_again(run, tmp_path):
+def test_no_canary_leaves_from_linked_tables(run, tmp_path):
+    """Both files have canaries, and so have their names, which the command says to the owner alone."""
+    frame, rng = rows(label=None), np.random.default_rng(1)
+    who = np.repeat(np.arange(N), 1 + rng.poisson(1, N))
+    one = who == N // 2
+    visits = pd.DataFrame(
+        {
+            "day": rng.integers(0, 99, len(who)),
+            "ward": np.where(one, "CANARYward", rng.choice(["a", "b"], len(who))),
+            "cost": np.where(one, NUMBER + 2, rng.integers(0, 90, len(who))),
+            "note": [f"CANARYnote{i}" if i % 9 else "none" for i in range(len(who))],
+            "CANARYleft": "CANARYvalue",
+            "CANARYperson": frame["CANARYperson"].to_numpy()[who],
+        }
+    )
+    for name, table in (("CANARYfile", frame), ("CANARYvisits", visits)):
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    linked = ["--with", tmp_path / "CANARYvisits.csv", "--time", "day", "--drop", "CANARYleft"]
+    run("share", tmp_path / "CANARYfile.csv", *WORDS, *linked, "--quick", "-o", tmp_path / "out", ends=0)
+    assert canaries(tmp_path / "out" / "report.html") >= {"CANARYrace", "CANARYother"}
+    assert {path.name: canaries(path) for path in public_files(tmp_path / "out") if canaries(path)} == {}
+
+
+@pytest.mark.parametrize(
+    "more", [pytest.param([], marks=pytest.mark.slow), ["--extend", "--target", 0.5]], ids=["again", "extend"]
+)
+def test_no_canary_leaves_when_rows_are_drawn_again(more, run, tmp_path):
     first = with_more("")
     later = pd.concat(
         [first.iloc[60:], rows(2).iloc[100:300].assign(CANARYperson=[f"CANARYnew{i}" for i in range(200)])]
     )
     later = later.assign(sex=later["sex"].where(later["sex"].isin(["f", "m"]), "f"), hours=np.arange(len(later)) % 40)
     later.loc[later.index[500], "hours"] = NUMBER + 2
+    later["plan"] = np.where(np.arange(len(later)) == 500, "CANARYplan", later["hours"] % 2)
     for name, table in (("CANARYfile", first), ("CANARYlater", later)):
         table.to_csv(tmp_path / f"{name}.csv", index=False)
     roles = ["--sensitive", "sex", *WORDS[2:-4], "--quick"]
-    run("share", tmp_path / "CANARYfile.csv", *roles, "--target", 0.3, "-o", tmp_path / "one", ends=0)
-    words = ["--again", tmp_path / "one", "-o", tmp_path / "two"]
+    run("share", tmp_path / "CANARYfile.csv", *roles, "--target", 0.2, "-o", tmp_path / "one", ends=0)
+    words = ["--again", tmp_path / "one", *more, "-o", tmp_path / "two"]
     run("share", tmp_path / "CANARYlater.csv", *roles, *words, ends=0)
+    assert canaries(tmp_path / "two" / "report.html")
     assert {path.name: canaries(path) for path in public_files(tmp_path / "two") if canaries(path)} == {}
