@@ -323,9 +323,11 @@ class SweptCells(FairCells):
 
     plans: ClassVar[dict[int, tuple[BinnedScores, PlannedProgramme]]] = {}  # by the number of cells; 0: as it was made
 
-    def _plan(self, rows: TrainingRows, label: Label, seed: int) -> tuple[BinnedScores, PlannedProgramme]:
+    def _plan(
+        self, rows: TrainingRows, label: Label, train: Ints, rest: Ints, seed: int
+    ) -> tuple[BinnedScores, PlannedProgramme]:
         if 0 not in self.plans:
-            binned, planned = super()._plan(rows, label, seed)
+            binned, planned = super()._plan(rows, label, train, rest, seed)
             self.plans[0] = PlacesOnce(binned.label_score, binned.group_score, binned.bins), planned
         if self.n_cells not in self.plans:
             binned, planned = self.plans[0]
