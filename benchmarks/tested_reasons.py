@@ -276,42 +276,46 @@ def transfer(setting: Setting, authors: Path) -> pd.DataFrame:
     estimates.
     """
     sys.path.insert(0, str(authors))
-    import train_fnf
-    from generative.flow import train_flow_prior
-
-    train_fnf.device = "cpu"
     data, found = TransferRows.load(), []
-    n_features = len(data.step)
     for seed in setting.seed_list():
         torch.manual_seed(seed)
         np.random.seed(seed)  # noqa: NPY002 (their masks are drawn from it)
         held = data.noisy("validation")
         n_steps = AUTHORS_STEPS * TRANSFER_EPOCHS // 80
         ours = [health_density(n_steps).fit(x, random_state=seed) for x in data.noisy("train")]
-        priors = train_flow_prior(
-            AUTHORS_TRANSFER, data.step[None], (*data.rows["train"], *data.labels["train"]), data.batches("train"),
-            (*data.rows["validation"], None, None), "cpu",
-        )  # fmt: skip
-        flows = train_fnf.train_flow(
-            AUTHORS_TRANSFER, n_features, data.step[None], *priors, list(FLOW), list(HEAD), data.batches("train"),
-            data.batches("validation"), None,
-        )  # fmt: skip
-        theirs = [AuthorsDensity(prior[0], n_features) for prior in priors]
+        theirs, flows = trained_by_authors(data)
         for name, densities in (("ours", ours), ("the authors'", theirs)):
             ways = {"none": _nothing(), "ours": _our_encoders(data, densities, seed)}
             if name != "ours":
-                ways["the authors'"] = _authors_encoders(flows)
+                ways["the authors'"] = authors_encoders(flows)
             for encoders, (encode, decode) in ways.items():
                 found.append({
                     "seed": seed, "densities": name,
                     **{f"held-out, a = {k}": densities[k].score(held[k]) for k in range(2)},
-                    "encoders": encoders, **_distances(densities, encode, decode, seed),
+                    "encoders": encoders, **distances(densities, encode, decode, seed),
                 })  # fmt: skip
     return pd.DataFrame(found)
 
 
+def trained_by_authors(data: TransferRows) -> tuple[list[AuthorsDensity], Sequence[Sequence[Any]]]:
+    """Densities and flows of both groups, trained by the authors' code, which must be importable."""
+    import train_fnf
+    from generative.flow import train_flow_prior
+
+    train_fnf.device = "cpu"
+    priors = train_flow_prior(
+        AUTHORS_TRANSFER, data.step[None], (*data.rows["train"], *data.labels["train"]), data.batches("train"),
+        (*data.rows["validation"], None, None), "cpu",
+    )  # fmt: skip
+    flows = train_fnf.train_flow(
+        AUTHORS_TRANSFER, len(data.step), data.step[None], *priors, list(FLOW), list(HEAD), data.batches("train"),
+        data.batches("validation"), None,
+    )  # fmt: skip
+    return [AuthorsDensity(prior[0], len(data.step)) for prior in priors], flows
+
+
 @torch.no_grad()
-def _distances(densities: Sequence[Density], encode: Encode, decode: Decode, seed: int) -> dict[str, float]:
+def distances(densities: Sequence[Density], encode: Encode, decode: Decode, seed: int) -> dict[str, float]:
     """Δ of encoded draws from the densities under the densities."""
     generator = torch.Generator().manual_seed(seed)
     z = encode(torch.stack([density.sample(N_DRAWS, generator) for density in densities]))
@@ -355,7 +359,7 @@ def _our_encoders(data: TransferRows, densities: Sequence[Density], seed: int) -
     return lambda x: f.forward(x)[0][0], decode
 
 
-def _authors_encoders(flows: Sequence[Sequence[Any]]) -> tuple[Encode, Decode]:
+def authors_encoders(flows: Sequence[Sequence[Any]]) -> tuple[Encode, Decode]:
     """Their encoders, whose code calls the way from z to x forward."""
 
     def decode(z: Tensor) -> tuple[Tensor, Tensor]:
