@@ -318,6 +318,26 @@ def summary(lines: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index().sort_values(["data", "method"], key=lambda column: column.replace(place), kind="stable")
 
 
+def board(found: pd.DataFrame) -> str:
+    """Return a Markdown table: bound / strongest attack / accuracy of every method, at its last strength that fits."""
+    names = list(found["data"].unique())
+    lines = [f"| method | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for method in METHODS:
+        cells = []
+        for name in names:
+            own = found[(found["method"] == method) & (found["data"] == name)].set_index("strength")
+            fits = [strength for strength in METHODS[method][1] if strength in own.index and own["seeds"][strength] > 0]
+            if fits:
+                at = own.loc[fits[-1]]
+                strongest = np.nanmax([at["attack ≥"], at["known ≥"]])
+                shown = [at["bound ≤"], strongest, at["accuracy"]]
+                cells.append(" / ".join("–" if np.isnan(one) else f"{one:.3f}".lstrip("0") for one in shown))
+            else:
+                cells.append("none" if len(own) else "not run")
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
@@ -338,7 +358,8 @@ def main() -> None:
             kept = asked.representations or Path(folder)
             kept.mkdir(parents=True, exist_ok=True)
             run(tasks, Setting(asked.epochs, asked.device, asked.quick, kept), asked.jobs, asked.out)
-    print(summary(pd.read_csv(asked.out)).to_string(index=False, float_format="{:.3f}".format, na_rep="–"))
+    found = summary(pd.read_csv(asked.out))
+    print(found.to_string(index=False, float_format="{:.3f}".format, na_rep="–"), board(found), sep="\n\n")
 
 
 if __name__ == "__main__":
