@@ -17,7 +17,7 @@ _COORDINATES = 6  # of a cell
 _MOST_LEVELS = 64  # of a column that count for the coordinates
 _MOST_CANDIDATES = 128  # predictors of a column in a wide table
 _ROWS_COMPARED = 2_000
-_LARGE = 16_000  # persons of a table of which one tree is grown for each column
+_LARGE = 8_000  # persons of a table of which one tree is grown for each column
 _TREES, _PART = 5, 0.6  # of a smaller table: trees, and the share of the persons that each is grown on
 
 
