@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Bool, Float, Int
-from joblib import Parallel, delayed
+from joblib import cpu_count
 
 from fairflows.arrays import NDArray
 from fairflows.bounds.blocks import blocks_to_the_left
@@ -234,13 +235,14 @@ def best_splits(
 
     def tried(by_score: Int[IntArray, " n"]) -> tuple[Int[IntArray, " n"], Float[FloatArray, "n_nodes n_shares"]]:
         """Return the rows of each segment in the order of a score, and what its splits explain."""
-        ordered = by_score[np.argsort(segment[by_score], kind="stable")]
-        between = np.add.reduceat(terms[ordered], np.minimum(edges, n - 1), axis=0)
+        ordered = by_score.take(np.argsort(segment.take(by_score), kind="stable"))
+        between = np.add.reduceat(terms.take(ordered, axis=0), np.minimum(edges, n - 1), axis=0)
         between[is_empty] = 0
         left = between.reshape(n_nodes, K, n_shares + 1, -1)[:, :, :-1].sum(axis=1).cumsum(axis=1)
         return ordered, _explained(left, whole[:, None])
 
-    in_order, explained = zip(*Parallel(n_jobs=-1, prefer="threads")(map(delayed(tried), rows.by_score)), strict=True)
+    with ThreadPoolExecutor(cpu_count()) as pool:  # joblib's looks once in 10 ms whether a task is done
+        in_order, explained = zip(*pool.map(tried, rows.by_score), strict=True)
     found = np.stack(explained, axis=1) * worth[:, None]
     best = found.reshape(n_nodes, -1).argmax(axis=1)
     score, share = np.divmod(best, n_shares)

@@ -21,6 +21,8 @@ from fairflows.worth.coding import FloatArray, tree_features
 
 _MOST_ROWS = 20_000  # that a prospect is estimated from
 BOOSTING: dict[str, Any] = {"max_iter": 60, "learning_rate": 0.15}
+# A round grows a tree for each of more than two classes: more classes have fewer rounds, which tell as much.
+_MOST_TREES, _FEWEST_ROUNDS = 240, 10
 
 RULES = {
     "raw": "learnt from raw rows, asked about raw rows",
@@ -208,6 +210,7 @@ def _boosted(label: Label, fit: pd.DataFrame, y: npt.NDArray, asked: Sequence[pd
     known = np.unique(y)
     if len(known) < 2:
         return [np.eye(len(label.classes))[np.full(len(rows), known[0])] for rows in others]
+    settings["max_iter"] = min(settings["max_iter"], max(_MOST_TREES // len(known), _FEWEST_ROUNDS))
     trees, found = HistGradientBoostingClassifier(**settings).fit(learnt, y), []
     for rows in others:
         found.append(np.zeros((len(rows), len(label.classes))))

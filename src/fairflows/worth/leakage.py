@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from joblib import Parallel, delayed
+from joblib import delayed
 from sklearn.ensemble import RandomForestClassifier
 
 from fairflows.codec.combination_codec import one_hot
@@ -40,30 +42,47 @@ class ColumnLeakage:
         return asdict(self) | {"told": self.told}
 
 
-def column_leakage(
-    parallel: Parallel,
-    learn: Table,
-    judge: Table,
-    rows: tuple[pd.DataFrame, pd.DataFrame],
-    generator: np.random.Generator,
-    seed: int,
-) -> tuple[tuple[ColumnLeakage, ...], ColumnLeakage, int]:
-    """Measure how well forests predict each person's own values from the columns of the released row that tell most."""
-    few = max(_FEWEST_ROWS, _WORK // max(learn.X.shape[1], rows[0].shape[1]))
-    kept = [generator.permutation(len(table))[:few] for table in (learn, judge)]
-    learn, judge = learn.take(kept[0]), judge.take(kept[1])
-    shown = [Coded.of(rows[0].iloc[kept[0], j], rows[1].iloc[kept[1], j], _FINE) for j in range(rows[0].shape[1])]
-    seen = [np.column_stack(part) for part in ([c.train for c in shown], [c.test for c in shown])]
-    targets = {str(name): Coded.of(learn.X[name], judge.X[name], _COARSE) for name in learn.X}
-    groups = Coded.of(learn.a, judge.a, _COARSE)
-    forests = [delayed(_accuracy)(*seen, target, seed) for target in targets.values()]
-    *told, of_group = parallel([*forests, delayed(_accuracy)(*seen, groups, seed, balanced=True)])
-    columns = [
-        ColumnLeakage(name, released, target.majority)
-        for (name, target), released in zip(targets.items(), told, strict=True)
-    ]
-    sensitive = ColumnLeakage(str(learn.a.name), of_group, 1 / len(np.unique(groups.test)))
-    return tuple(sorted(columns, key=lambda each: -each.told)), sensitive, len(judge)
+@dataclass(frozen=True)
+class Forests:
+    """The forests that predict each person's own values from the columns of the released row that tell most."""
+
+    shown: tuple[IntArray, IntArray]  # the columns of released rows, to learn from and of the judged persons
+    targets: dict[str, Coded]
+    sensitive: str  # the name of the sensitive attribute
+    groups: Coded
+
+    @classmethod
+    def of(
+        cls, learn: Table, judge: Table, rows: tuple[pd.DataFrame, pd.DataFrame], generator: np.random.Generator
+    ) -> Forests:
+        """Code released rows, and the persons' own values that are to be predicted; of wide tables fewer rows."""
+        few = max(_FEWEST_ROWS, _WORK // max(learn.X.shape[1], rows[0].shape[1]))
+        kept = [generator.permutation(len(table))[:few] for table in (learn, judge)]
+        learn, judge = learn.take(kept[0]), judge.take(kept[1])
+        shown = [Coded.of(rows[0].iloc[kept[0], j], rows[1].iloc[kept[1], j], _FINE) for j in range(rows[0].shape[1])]
+        seen = np.column_stack([c.train for c in shown]), np.column_stack([c.test for c in shown])
+        targets = {str(name): Coded.of(learn.X[name], judge.X[name], _COARSE) for name in learn.X}
+        return cls(seen, targets, str(learn.a.name), Coded.of(learn.a, judge.a, _COARSE))
+
+    @property
+    def n(self) -> int:
+        """The number of judged rows."""
+        return len(self.shown[1])
+
+    def tasks(self, seed: int) -> list[Any]:
+        """Return one task for each target, and the last for the group: how often it is predicted right."""
+        forests = [delayed(_accuracy)(*self.shown, target, seed) for target in self.targets.values()]
+        return [*forests, delayed(_accuracy)(*self.shown, self.groups, seed, balanced=True)]
+
+    def told(self, right: Sequence[float]) -> tuple[tuple[ColumnLeakage, ...], ColumnLeakage]:
+        """Return what the results of these tasks say of each column, most told first, and of the attribute."""
+        *of_columns, of_group = right
+        columns = [
+            ColumnLeakage(name, released, target.majority)
+            for (name, target), released in zip(self.targets.items(), of_columns, strict=True)
+        ]
+        sensitive = ColumnLeakage(self.sensitive, of_group, 1 / len(np.unique(self.groups.test)))
+        return tuple(sorted(columns, key=lambda each: -each.told)), sensitive
 
 
 def _accuracy(fit: IntArray, asked: IntArray, target: Coded, seed: int, *, balanced: bool = False) -> float:

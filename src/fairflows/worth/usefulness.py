@@ -15,7 +15,7 @@ from fairflows.table.panels import Panels
 from fairflows.table.table import Table
 from fairflows.threads import one_thread
 from fairflows.worth.label_worth import LabelWorth, label_worth
-from fairflows.worth.leakage import ColumnLeakage, column_leakage
+from fairflows.worth.leakage import ColumnLeakage, Forests
 from fairflows.worth.likeness import Likeness, likeness, real_columns
 from fairflows.worth.measured import MeasuredRelease, second_release
 from fairflows.worth.panel_worth import PanelWorth, panel_worth
@@ -156,16 +156,19 @@ def usefulness(
         frames = [frame.iloc[some] for frame, some in zip(frames, places, strict=True)]
     rows = frames[0].reset_index(drop=True), frames[1].reset_index(drop=True)
     learn, judge = learn.in_halves(), judge.in_halves()
-    with one_thread(), Parallel(n_jobs=n_jobs, prefer="threads") as parallel:
-        named = learn.label_columns().columns.intersection(judge.label_columns().columns)
-        tasks = [delayed(label_worth)(str(name), learn, judge, rows, distance, random_state) for name in named]
-        if parts.model.traits.draws_rows:
-            real = [real_columns(part, rows[0]) for part in (learn, judge)]
-            tasks.append(delayed(likeness)(real[0], rows[0][list(real[0])], real[1], random_state))
-        measured = parallel(tasks)
-        columns, sensitive, n = column_leakage(parallel, learn, judge, rows, generator, random_state)
+    forests = Forests.of(learn, judge, rows, generator)
+    named = [str(name) for name in learn.label_columns() if name in judge.label_columns()]
+    tasks = [delayed(label_worth)(name, learn, judge, rows, distance, random_state) for name in named]
+    draws_rows = parts.model.traits.draws_rows
+    if draws_rows:
+        real = [real_columns(part, rows[0]) for part in (learn, judge)]
+        tasks.append(delayed(likeness)(real[0], rows[0][list(real[0])], real[1], random_state))
+    with one_thread():
+        measured = Parallel(n_jobs=n_jobs, prefer="threads")([*tasks, *forests.tasks(random_state)])
         panels = None
-        if parts.model.traits.draws_rows and isinstance(learn, Panels) and isinstance(judge, Panels):
+        if draws_rows and isinstance(learn, Panels) and isinstance(judge, Panels):
             panels = panel_worth(parts.model, learn, judge, random_state)
+    columns, sensitive = forests.told(measured[len(tasks) :])
     labels = tuple(label for label in measured[: len(named)] if label is not None)
-    return Usefulness(labels, [*measured[len(named) :], None][0], columns, sensitive, n, len(learn), panels)
+    alike = measured[len(named)] if draws_rows else None
+    return Usefulness(labels, alike, columns, sensitive, forests.n, len(learn), panels)
