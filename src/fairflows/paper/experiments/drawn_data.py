@@ -145,8 +145,9 @@ def contestants(
     return {
         "adversarial training": (AdversarialEncoder(device=setting.device), 0.5),
         "FNF, the authors' settings": (authors, 0.8),
-        "FNF, label turn": (changed(authors, turn=True), 0.8),
+        "FNF, the authors' settings, label turn": (changed(authors, turn=True), 0.8),
         "FNF, splines, one start": (spline, 0.5),
+        "FNF, splines, label turn, one start": (changed(spline, turn=True), 0.5),
         "FNF, splines, known densities, best of three": (changed(spline, n_restarts=3, density=known), 0.5),
     }
 
