@@ -195,7 +195,7 @@ def few_draws():
     from fairflows.certificate import certify
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(certify, "_DRAWS", 20_000)
+        patch.setattr(certify, "_DRAWS", 2_000)
         yield
 
 

@@ -94,7 +94,7 @@ def run_page(take_few, tmp_path, monkeypatch):
             pytest.skip("FAIRFLOWS_DATA does not name a folder with the datasets")
         names: dict[str, object] = {"__name__": "__main__"}
         with sklearn.config_context():
-            blocks = python_blocks(page).replace("n_draws=100_000", "n_draws=10_000")
+            blocks = python_blocks(page).replace("n_draws=100_000", "n_draws=2_000")
             exec(compile(blocks, page.name, "exec"), names)
         return names
 

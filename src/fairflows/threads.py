@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 
 @contextmanager
@@ -19,7 +20,7 @@ def one_thread() -> Iterator[None]:
     """
     torch = sys.modules.get("torch")
     before = 0 if torch is None else torch.get_num_threads()
-    with threadpool_limits(limits=1):
+    with _libraries(len(sys.modules)).limit(limits=1):
         if torch is not None:
             torch.set_num_threads(1)
         try:
@@ -27,3 +28,9 @@ def one_thread() -> Iterator[None]:
         finally:
             if torch is not None:
                 torch.set_num_threads(before)
+
+
+@lru_cache(maxsize=1)
+def _libraries(n_modules: int) -> ThreadpoolController:
+    """Return the libraries with threads; they are looked for again where modules have been loaded since."""
+    return ThreadpoolController()
