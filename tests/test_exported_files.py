@@ -12,7 +12,10 @@ import fairflows as ff
 from fairflows.exports import croissant
 from fairflows.report.verdict import consequences, not_covered
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* of these rows are of persons of the table that was released")
+pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
+    pytest.mark.filterwarnings("ignore:.* of these rows are of persons of the table that was released"),
+]
 
 
 def rows() -> pd.DataFrame:

@@ -12,6 +12,8 @@ import fairflows as ff
 from fairflows import DataError, Table, share
 from fairflows.app.outlook import _levels
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 EVIL = "<script>alert(1)</script>"
 
 

@@ -14,6 +14,8 @@ from fairflows.certificate.looks import open_looks
 from fairflows.encoder.base import cells_of
 from fairflows.table.ledger import RowsSeen
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 FIRST = delta_of_look(0.01, 1)
 
 

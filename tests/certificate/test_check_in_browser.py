@@ -19,7 +19,10 @@ import fairflows as ff
 from fairflows import DataError, Table, share
 from fairflows.certificate.about import About
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
+    pytest.mark.skipif(missing() is not None, reason=missing() or ""),
+]
 
 
 def odd_people() -> Table:

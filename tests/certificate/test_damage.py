@@ -12,6 +12,8 @@ from test_check import people
 import fairflows as ff
 from fairflows import DataError, share
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 LONGEST = 20  # seconds of the processor: a certificate that claims huge numbers must not keep its receiver busy
 ODD = ["NaN", "Infinity", "-Infinity", "-1", "0", "1", "2", "1e308", "1e-308", "0.5", "1.0", '"1"', '"a"', "null"]
 ODD += ["true", "[]", "[[[]]]", "{}", "9007199254740993", "1" + "0" * 30, "9" * 5000]

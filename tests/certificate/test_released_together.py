@@ -11,7 +11,7 @@ import fairflows as ff
 from fairflows.exceptions import DataError
 
 pytestmark = [
-    pytest.mark.usefixtures("few_draws"),
+    pytest.mark.usefixtures("few_draws", "few_trees"),
     pytest.mark.filterwarnings("ignore:Another model was certified on some of these persons"),
 ]
 

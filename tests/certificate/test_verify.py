@@ -12,6 +12,8 @@ from fairflows.certificate.about import About
 from fairflows.certificate.certify import Case
 from fairflows.certificate.statements import blocks_statement
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 @pytest.fixture(scope="module")
 def adult(adult):

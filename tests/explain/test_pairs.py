@@ -7,6 +7,8 @@ from pandas.testing import assert_frame_equal
 from fairflows import DataError, FairFlow, FairTree, Table, matches
 from fairflows.paper import make_gaussians, make_three_groups
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 @pytest.fixture(scope="module")
 def fitted():

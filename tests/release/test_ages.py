@@ -10,6 +10,8 @@ import fairflows as ff
 from fairflows.certificate.certificate import status_of
 from fairflows.exceptions import DataError
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 ROLES = {"sensitive": "age", "label": "paid", "identifier": "person"}
 
 

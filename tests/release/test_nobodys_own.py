@@ -8,6 +8,8 @@ from fairflows import DataError, Release, Table, share
 from fairflows.release.row_law import RowLaw
 from fairflows.release.rules import Rule, proposed_rules
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 N = 600
 RNG = np.random.default_rng(0)
 CODE, WHICH = RNG.integers(0, 150, N), RNG.choice(4, N)

@@ -9,6 +9,8 @@ import pytest
 import fairflows as ff
 from fairflows.certificate.certificate import status_of
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 ROLES = {"label": "paid", "identifier": "person"}
 
 

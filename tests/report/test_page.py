@@ -23,6 +23,8 @@ from fairflows.report.verdict import (
 )
 from fairflows.report.worth_words import good_for
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 EVIL = "<script>alert(1)</script>"
 
 

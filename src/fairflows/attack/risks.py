@@ -12,16 +12,16 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.sparse import csr_matrix
 from scipy.stats import binomtest
 from sklearn.impute import SimpleImputer
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, QuantileTransformer
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, QuantileTransformer
 
 from fairflows.arrays import NDArray
 from fairflows.attack.views import View
 from fairflows.exceptions import DataError
-from fairflows.table.columns import has_order
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -79,9 +79,10 @@ def measure_risks(
     shared, members = (frame[names].iloc[rows].reset_index(drop=True) for frame in (shared, members))
     others = others[names].iloc[generator.permutation(len(others))[:n]].reset_index(drop=True)
     exact = _codes(shared, members, others)
-    coordinates = _coordinates(members, shared, others)
     singled = [_singled_out(made[:n], exact[1], generator) for made in (exact[0], exact[2])]
-    halves = _halves(coordinates, generator)
+    order = generator.permutation(len(names))
+    parts = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
+    halves = [_coordinates(*(frame.iloc[:, part] for frame in (members, shared, others))) for part in parts]
     linked = [np.equal(*(_nearest(half[part][:n], half[1])[0] for half in halves)) for part in (0, 2)]
     whole = [np.hstack(parts) for parts in zip(*halves, strict=True)]
     told = _told_members([_nearest(whole[part][:n], whole[1])[1].round(5) for part in (0, 2)])
@@ -101,13 +102,6 @@ def _singled_out(made_from: IntArray, members: IntArray, generator: np.random.Ge
             fitting = fitting[members[fitting, column] == row[column]]
         hits[i] = len(fitting) == 1
     return hits
-
-
-def _halves(coordinates: list[list[FloatArray]], generator: np.random.Generator) -> list[list[FloatArray]]:
-    """Return two halves of the columns, each as the coordinates of every table."""
-    chosen = generator.permutation(len(coordinates[0]))
-    parts = chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :]
-    return [[np.hstack([columns[j] for j in sorted(part)]) for columns in coordinates] for part in parts]
 
 
 def _nearest(targets: FloatArray, shared: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -131,20 +125,23 @@ def _codes(*frames: pd.DataFrame) -> list[IntArray]:
     return np.split(codes, np.cumsum([len(frame) for frame in frames])[:-1])
 
 
-def _coordinates(known: pd.DataFrame, *others: pd.DataFrame) -> list[list[FloatArray]]:
-    """Return each column as coordinates for distances: ranks of numbers, indicators of categories and of gaps."""
+def _coordinates(known: pd.DataFrame, *others: pd.DataFrame) -> list[FloatArray]:
+    """Return tables as coordinates for distances: ranks of numbers, indicators of categories and of gaps."""
     ranks = make_pipeline(
         QuantileTransformer(n_quantiles=_RANKS, subsample=None),
         SimpleImputer(strategy="constant", fill_value=0.5, add_indicator=True, keep_empty_features=True),
     )
-    levels = OneHotEncoder(max_categories=_MOST_LEVELS, handle_unknown="infrequent_if_exist")
-    found: list[list[FloatArray]] = [[] for _ in (known, *others)]
-    for name in known:
-        view = View(ranks, levels).fit(known[[name]])
-        scale = 1.0 if has_order(known[name].dtype) else 0.5**0.5
-        for parts, frame in zip(found, (known, *others), strict=True):
-            parts.append((scale * view.numbers(frame[[name]])).astype(np.float32))
-    return found
+    levels = make_pipeline(
+        OneHotEncoder(max_categories=_MOST_LEVELS, handle_unknown="infrequent_if_exist"),
+        FunctionTransformer(_at_distance_one),
+    )
+    view = View(ranks, levels).fit(known)
+    return [view.numbers(frame).astype(np.float32) for frame in (known, *others)]
+
+
+def _at_distance_one(indicators: csr_matrix) -> csr_matrix:
+    """Scale indicators so that two values of a category are 1 apart, as the ends of a number are."""
+    return indicators * 0.5**0.5
 
 
 def _risk(name: str, of_members: npt.NDArray[np.bool_], of_others: npt.NDArray[np.bool_], delta: float) -> Risk:
