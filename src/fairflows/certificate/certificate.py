@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from fairflows.certificate.about import About
-from fairflows.certificate.digest import Contents
+from fairflows.certificate.digest import Contents, Sha256
 from fairflows.certificate.statements import FOUND_BY, Law, Probability, Statement, Subject
 from fairflows.display import html_card
 from fairflows.exceptions import DataError
@@ -161,13 +161,13 @@ class Certificate:
     columns: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     about: About = field(default_factory=About)
-    previous: tuple[Annotated[str, Meta(pattern="^[0-9a-f]{64}$")], ...] = ()
+    previous: tuple[Sha256, ...] = ()
     membership: dict[str, Annotated[int, Meta(ge=0)]] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     most_rows: Annotated[int, Meta(ge=1)] = 1
     look: Annotated[int, Meta(ge=0)] = 1
     releases: Annotated[int, Meta(ge=0)] = 0
-    released_files: dict[str, str] = field(default_factory=dict)
+    released_files: dict[str, Sha256] = field(default_factory=dict)
     contents: Contents | None = None
     parents: Contents | None = None
     counted_file: str = ""

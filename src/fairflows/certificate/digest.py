@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context
 from hashlib import sha256
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Meta
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import BOOLEANS, DURATIONS, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE
@@ -46,6 +48,9 @@ _FIFTEEN_DIGITS = Context(prec=15, rounding=ROUND_HALF_UP)
 _BLOCK = 2**22  # bytes decoded at once
 
 
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
 @dataclass(frozen=True)
 class Contents:
     """Contents of a released table, as a certificate states them.
@@ -63,7 +68,7 @@ class Contents:
 
     rows: int
     kinds: dict[str, str]
-    sha256: str
+    sha256: Sha256
 
 
 def kinds_of(schema: pa.Schema) -> dict[str, str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairflows.certificate.certificate import Certificate
-from fairflows.certificate.digest import contents_of
+from fairflows.certificate.digest import Sha256, contents_of
 from fairflows.exceptions import DataError
 from fairflows.table.folders import locked, new_file
 from fairflows.table.json_text import parse_json, read_as, read_text
@@ -26,9 +26,9 @@ class FileList:
     """Files that were released under a certificate after it was made."""
 
     format: int  # the version of the JSON
-    certificate: str  # SHA-256 of the certificate's file
-    files: dict[str, str] = field(default_factory=dict)  # SHA-256 of each file, by the file's name
-    contents: dict[str, str] = field(default_factory=dict)  # the digest of what each of them holds
+    certificate: Sha256  # of the certificate's file
+    files: dict[str, Sha256] = field(default_factory=dict)  # of each file, by the file's name
+    contents: dict[str, Sha256] = field(default_factory=dict)  # the digest of what each of them holds
 
     @classmethod
     def read(cls, path: Path) -> FileList:

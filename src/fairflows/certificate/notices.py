@@ -14,6 +14,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.digest import Sha256
 from fairflows.certificate.file_list import file_sha256
 from fairflows.exceptions import DataError
 from fairflows.table.folders import locked, new_file
@@ -35,7 +36,7 @@ class Notices:
     """The notices about a certificate."""
 
     format: int  # the version of the JSON
-    certificate: str  # SHA-256 of the certificate's file
+    certificate: Sha256  # of the certificate's file
     notices: list[Notice] = field(default_factory=list)
 
     @classmethod
