@@ -1,9 +1,11 @@
 """Where the time of `fairflows share` goes: the whole command, then the same work stage by stage.
 
-    python benchmarks/share_command.py [--rows N] [--demo] [--profile STAGE]
+    python benchmarks/share_command.py [adult] [adult-14] [nist] [acs] [--rows N] [--demo] [--profile STAGE]
 
-The table is Adult with nine columns beside sex and income, as a CSV file. Processor seconds are those of all threads,
-and hardly depend on what else the machine does; wall-clock seconds do.
+Tables are CSV files: `adult` has nine columns beside sex and income, and N rows; `adult-14` has all of its columns;
+`nist` is NIST's national2019 with eleven classes of income; `acs` has a label of numbers and 295,243 rows. The last two
+are read from FAIRFLOWS_DATA. Processor seconds are those of all threads, and hardly depend on what else the machine
+does; wall-clock seconds do.
 """
 
 from __future__ import annotations
@@ -27,15 +29,31 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def adult_file(folder: Path, n_rows: int) -> Path:
-    """Adult's rows, drawn with replacement beyond its own 45,222."""
+ROLES = {
+    "adult": ("sex", "income"), "adult-14": ("sex", "income"), "nist": ("SEX", "PINCP_DECILE"),
+    "acs": ("Gender", "Income"),
+}  # fmt: skip
+"""The sensitive column and the label of each table."""
+
+
+def written(name: str, folder: Path, n_rows: int) -> Path:
+    """Write a table as a CSV file; Adult's nine columns with so many rows, with replacement beyond its own 45,222."""
+    import pandas as pd
+
     from fairflows.table.examples import load_adult
 
-    adult = load_adult("all")
-    rows = adult.X[COLUMNS].assign(sex=adult.a.to_numpy(), income=adult.y.to_numpy())
-    file = folder / "adult.csv"
-    rows.sample(n_rows, replace=n_rows > len(rows), random_state=0).to_csv(file, index=False)
-    return file
+    data = Path(os.environ.get("FAIRFLOWS_DATA", "data"))
+    if name == "nist":
+        rows = pd.read_csv(data / "nist" / "national2019.csv.xz", dtype=str, keep_default_na=False)
+    elif name == "acs":
+        rows = pd.read_parquet(data / "acs" / "acs-income-2018-holdout.parquet")
+    else:
+        adult = load_adult("all")
+        rows = adult.X.assign(sex=adult.a.to_numpy(), income=adult.y.to_numpy())
+    if name == "adult":
+        rows = rows[[*COLUMNS, "sex", "income"]].sample(n_rows, replace=n_rows > len(rows), random_state=0)
+    rows.to_csv(folder / f"{name}.csv", index=False)
+    return folder / f"{name}.csv"
 
 
 def command(*words: str) -> tuple[float, float]:
@@ -69,7 +87,7 @@ class Stages:
             pstats.Stats(self.profile).sort_stats("cumulative").print_stats(45)
 
 
-def by_stage(file: Path, out: Path, profiled: str | None) -> None:
+def by_stage(file: Path, roles: tuple[str, str], out: Path, profiled: str | None) -> None:
     """The work of the command, without its output."""
     stages = Stages(profiled)
     stages.say("imports")
@@ -77,7 +95,7 @@ def by_stage(file: Path, out: Path, profiled: str | None) -> None:
     from fairflows.table.table import Table
 
     stages.say("reading the file")
-    table = Table.read(file, sensitive="sex", label="income")
+    table = Table.read(file, sensitive=roles[0], label=roles[1])
     sharing.say = stages.say  # in place of the stages that the command prints
     shared = sharing.share(table)
     stages.say("writing the folder")
@@ -86,23 +104,27 @@ def by_stage(file: Path, out: Path, profiled: str | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=30_000)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"{', '.join(ROLES)}; by default adult")
+    parser.add_argument("--rows", type=int, default=30_000, help="of adult")
     parser.add_argument("--demo", action="store_true", help="time `fairflows demo` too")
     parser.add_argument("--profile", metavar="STAGE", help="profile the stage whose name contains this")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["FAIRFLOWS_LEDGER"] = f"{folder}/ledger"
-        file = adult_file(Path(folder), arguments.rows)
-        words = ["share", str(file), "--sensitive", "sex", "--label", "income", "-o", f"{folder}/a"]
-        commands = {"fairflows share": words}
-        if arguments.demo:
-            commands["fairflows demo"] = ["demo", "-o", f"{folder}/demo"]
-        print(f"{arguments.rows:,} rows{'processor s':>63}{'wall s':>10}")
-        if not arguments.profile:
-            for name, words in commands.items():
-                print("  {:58}{:10.2f}{:10.2f}".format(name, *command("-m", "fairflows", *words)), flush=True)
-        by_stage(file, Path(folder) / "b", arguments.profile)
+    for name in arguments.tables or ["adult"]:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["FAIRFLOWS_LEDGER"] = f"{folder}/ledger"
+            file, (sensitive, label) = written(name, Path(folder), arguments.rows), ROLES[name]
+            words = ["share", str(file), "--sensitive", sensitive, "--label", label, "-o", f"{folder}/a"]
+            commands = {"fairflows share": words}
+            if arguments.demo:
+                commands["fairflows demo"] = ["demo", "-o", f"{folder}/demo"]
+            print(f"{name:60}{'processor s':>10}{'wall s':>10}")
+            if not arguments.profile:
+                for command_name, words in commands.items():
+                    print(
+                        "  {:58}{:10.2f}{:10.2f}".format(command_name, *command("-m", "fairflows", *words)), flush=True
+                    )
+            by_stage(file, ROLES[name], Path(folder) / "b", arguments.profile)
 
 
 if __name__ == "__main__":
