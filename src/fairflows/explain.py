@@ -32,7 +32,8 @@ from fairflows.exceptions import DataError
 from fairflows.table.columns import check_known, floats, has_order, is_time, with_columns
 from fairflows.table.frames import Frame, TableLike, to_pandas
 from fairflows.table.persons import Persons
-from fairflows.table.table import Role, Table
+from fairflows.table.roles import Role
+from fairflows.table.table import Table
 
 Array = NDArray[np.float64]
 Accepts = Callable[[Array], npt.NDArray[np.bool_]]

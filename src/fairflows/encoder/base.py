@@ -37,7 +37,8 @@ from fairflows.table.frames import Frame, as_kind_of, has_names, materialised
 from fairflows.table.keys import Key, new_key
 from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.persons import Persons, check_most_rows
-from fairflows.table.table import Role, Table
+from fairflows.table.roles import Role
+from fairflows.table.table import Table
 
 IntArray = NDArray[np.int64]
 Cells = NDArray[np.intp]

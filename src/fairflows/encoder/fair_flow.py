@@ -31,7 +31,7 @@ from fairflows.table.frames import Frame, TableLike
 from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Persons
-from fairflows.table.table import Role
+from fairflows.table.roles import Role
 from fairflows.training.history import LossHistory
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from fairflows.table.domain import Domain, Levels
 from fairflows.table.frames import Frame, TableLike
 from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.persons import Persons
-from fairflows.table.table import Role
+from fairflows.table.roles import Role
 
 _HELD_OUT = 0.2
 _MOST_LEVELS = 10_000  # a density keeps a number for every pair of levels, in each group

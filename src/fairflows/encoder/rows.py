@@ -24,7 +24,8 @@ from fairflows.table.domain import Codes, Domain, Outside, take
 from fairflows.table.frames import TableLike, has_names, materialised, to_pandas
 from fairflows.table.keys import Key, check_key, content_hashes, new_key
 from fairflows.table.persons import Persons, Places
-from fairflows.table.table import Role, Table, role_column
+from fairflows.table.roles import Role, role_column
+from fairflows.table.table import Table
 
 if TYPE_CHECKING:
     from fairflows.encoder.base import Encoder

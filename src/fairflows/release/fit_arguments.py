@@ -15,7 +15,8 @@ from fairflows.encoder.rows import RowsLike
 from fairflows.table.columns import Dtype, own_type, own_types
 from fairflows.table.frames import has_names, materialised, to_pandas
 from fairflows.table.persons import Persons, Places
-from fairflows.table.table import Role, Table
+from fairflows.table.roles import Role
+from fairflows.table.table import Table
 
 
 @dataclass(frozen=True)

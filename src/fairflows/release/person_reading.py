@@ -10,7 +10,7 @@ from fairflows.encoder.rows import RowsLike, find_attribute, find_features, find
 from fairflows.exceptions import DataError
 from fairflows.table.panels import PanelForm, check_one_group_each
 from fairflows.table.persons import Persons
-from fairflows.table.table import Role
+from fairflows.table.roles import Role
 
 
 def persons_with_summaries(

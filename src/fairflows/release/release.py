@@ -55,7 +55,8 @@ from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.linked import LinkedTables
 from fairflows.table.panels import PERSON, PanelForm, Panels
 from fairflows.table.persons import Persons, check_most_rows
-from fairflows.table.table import Role, Table
+from fairflows.table.roles import Role
+from fairflows.table.table import Table
 
 
 @dataclass(eq=False, repr=False)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypeGuard, cast, get_args
+from typing import Any, Self, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from fairflows.table.columns import (
     shown,
     sorted_values,
 )
-from fairflows.table.frames import ColumnLike, Frame, is_polars, materialised, to_pandas
+from fairflows.table.frames import is_polars, materialised, to_pandas
 from fairflows.table.grouping import (
     MISSING,
     Cuts,
@@ -49,13 +49,11 @@ from fairflows.table.grouping import (
 from fairflows.table.keys import Hashes, Secret, content_hashes, fingerprint
 from fairflows.table.persons import Persons, check_identifier, households_of
 from fairflows.table.reading import TextFormat, read_with_formats
+from fairflows.table.roles import check_one_role_each, check_uncut, checked_time, role_column, role_columns
 
 PARTS = ("train", "validation", "test")
 
 _CHOOSING_EDGES = 0.2  # share of the persons whose values are the edges of narrow groups
-
-Role: TypeAlias = "str | int | Sequence[str] | ColumnLike | Frame"
-"""A column's name, several names, or the values themselves."""
 
 
 class Table:
@@ -193,12 +191,12 @@ class Table:
             check_known(column, frame.columns, "dropped")
         frame = frame.drop(columns=drop)
 
-        given, used_a = _role_columns(frame, sensitive, "sensitive")
+        given, used_a = role_columns(frame, sensitive, "sensitive")
         raw = given if isinstance(given, pd.DataFrame) else given.to_frame()
         for column, values in raw.items():
             check_plain(str(column), values)
         self.a = joined(raw)
-        labels, used_y = (None, []) if label is None else _role_columns(frame, label, "label")
+        labels, used_y = (None, []) if label is None else role_columns(frame, label, "label")
         if isinstance(labels, pd.DataFrame):
             self.y, self.more_labels = labels.iloc[:, 0], labels.iloc[:, 1:]
         else:
@@ -208,9 +206,9 @@ class Table:
         for values in [self.y, self.identifier, self.household, *(column for _, column in self.more_labels.items())]:
             if values is not None:
                 check_plain(str(values.name), values)
-        _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id, "household": used_hh})
+        check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id, "household": used_hh})
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id, *used_hh])
-        self.time = _checked_time(time, frame, self.X)
+        self.time = checked_time(time, frame, self.X)
         before = frame.columns[: frame.columns.get_loc(used_y[0])] if used_y else self.X.columns
         self.label_place = int(self.X.columns.isin(before).sum())
         self._name_rows()
@@ -222,7 +220,7 @@ class Table:
         self.attributes: pd.DataFrame | None = None
         kept = self._settle_missing(raw)
         uncut = [uncut] if isinstance(uncut, str) else list(uncut)
-        _check_uncut(uncut, list(map(str, raw)), cuts, merge_small, missing_group)
+        check_uncut(uncut, list(map(str, raw)), cuts, merge_small, missing_group)
         self._group(raw[kept], cuts, merge_small, is_uncut=bool(uncut))
         self._check(kinds or {}, fewest_groups=1 if isinstance(cuts, Grouping) else 2)
         self.keep_numbers = [keep_numbers] if isinstance(keep_numbers, str) else list(keep_numbers)
@@ -573,107 +571,8 @@ class Table:
                 )
 
 
-def role_column(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series, list[Hashable]]:
-    """Return the column that plays a role, and the names of the table's columns that it is made of.
-
-    `given` is a column's name, or one value per row. Several columns, by name or as a frame, make intersectional
-    groups; only the role "sensitive" may have several. A list with one text per row counts as names if one of them is
-    the name of a column.
-    """
-    columns, used = _role_columns(table, given, role)
-    return joined(columns) if isinstance(columns, pd.DataFrame) else columns, used
-
-
-def _role_columns(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series | pd.DataFrame, list[Hashable]]:
-    """Return the columns that play a role, and the names of those that are in the table."""
-    if isinstance(given, str | int):
-        check_known(given, table, role)
-        return table[given], [given]
-    if _names_columns(given, table):
-        names = list(dict.fromkeys(given))
-        for column in names:
-            check_known(column, table, role)
-        return _checked_number(table[names], role), list(names)
-    if is_polars(given):
-        given = given.to_pandas()
-    if isinstance(given, pd.DataFrame):
-        return _checked_number(given.set_axis(table.index) if len(given) == len(table) else given, role), []
-    values = given.to_numpy() if isinstance(given, pd.Series) else np.asarray(given)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.shape != (len(table),):
-        raise DataError(f"The {role} values must be one per row ({len(table)} rows); got shape {values.shape}.")
-    name = given.name if isinstance(given, pd.Series | pd.Index) else None
-    return pd.Series(values, index=table.index, name=role if name is None else name), []
-
-
 def _short(value: object) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
-
-
-def _first_unordered(column: pd.Series) -> int:
-    """Return the place of the first text that is no number, or no day where no text is a number."""
-    texts = column.where(column.isna(), column.astype(str)).reset_index(drop=True)
-    is_read = pd.to_numeric(texts, errors="coerce").notna()
-    if not is_read.any():
-        is_read = pd.to_datetime(texts, errors="coerce", format="ISO8601", utc=True).notna()
-    return int((~is_read & texts.notna()).to_numpy().argmax())
-
-
-def _checked_time(name: str | None, frame: pd.DataFrame, X: pd.DataFrame) -> str | None:
-    """Return the name of the column of time, which must be a feature that orders rows."""
-    if name is None:
-        return None
-    check_known(name, frame.columns, "time")
-    if name not in X:
-        raise DataError(f"time must name a feature; {name!r} is the sensitive column, the label or the identifier.")
-    column = X[name]
-    if not has_order(column.dtype):
-        place = _first_unordered(column)
-        raise DataError(
-            f"The time column {name!r} must hold numbers or times, which order the rows of a person; it is "
-            f"{column.dtype}, such as {shown(column.iloc[place])} in row {place:,}. Write years as numbers, and days "
-            "as YYYY-MM-DD."
-        )
-    if column.isna().any():
-        raise DataError(
-            f"The time column {name!r} must be known in every row; {int(column.isna().sum()):,} are missing, the first "
-            f"in row {int(column.isna().to_numpy().argmax()):,}."
-        )
-    return name
-
-
-def _check_uncut(
-    uncut: Sequence[str],
-    sensitive: Sequence[str],
-    cuts: Cuts | Grouping | None,
-    merge_small: int,
-    missing_group: MissingGroup,
-) -> None:
-    """Raise where an attribute that is not cut is not the only sensitive column, or is grouped in another way, too."""
-    if not uncut:
-        return
-    if len(sensitive) > 1 or list(uncut) != list(sensitive):
-        raise DataError(
-            f"uncut must name the only sensitive column; got uncut = {list(uncut)!r} and sensitive = "
-            f"{list(sensitive)!r}. Beside others, cut it into groups (cuts=...)."
-        )
-    for name, is_given in (
-        ("cuts", bool(cuts)),
-        ("merge_small", bool(merge_small)),
-        ("missing_group='group'", missing_group == "group"),
-    ):
-        if is_given:
-            raise DataError(f"uncut makes no groups that {name} could change: leave one of the two out.")
-
-
-def _check_one_role_each(used: Mapping[str, list[Any]]) -> None:
-    roles: dict[Any, str] = {}
-    for role, columns in used.items():
-        for column in columns:
-            if column in roles:
-                raise DataError(f"Column {column!r} cannot be both the {roles[column]} and the {role} column.")
-            roles[column] = role
 
 
 def _check_not_a_name(name: str, column: pd.Series, declared: bool) -> None:
@@ -692,15 +591,3 @@ def naming_rows(name: str, what: str, n_rows: int) -> str:
         f"{what} with as many values as rows ({n_rows:,}): it names the rows and cannot be learnt from. Drop it "
         f"(drop=[{name!r}]), or make it the identifier (identifier={name!r})."
     )
-
-
-def _names_columns(given: Role, table: pd.DataFrame) -> TypeGuard[Sequence[str]]:
-    if not (isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given)):
-        return False
-    return len(given) != len(table) or any(name in table for name in given)
-
-
-def _checked_number(columns: pd.DataFrame, role: str) -> pd.DataFrame:
-    if columns.shape[1] > 1 and role == "identifier":
-        raise DataError(f"{role} must be one column; got {list(columns)!r}.")
-    return columns

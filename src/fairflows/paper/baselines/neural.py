@@ -30,7 +30,7 @@ from fairflows.release.partitions import NumericView
 from fairflows.steps import AdamSteps, chosen_device
 from fairflows.table.keys import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.ledger import Ledger
-from fairflows.table.table import Role
+from fairflows.table.roles import Role
 from fairflows.threads import one_thread
 
 Side = Literal["encoder", "adversary"]
