@@ -13,6 +13,7 @@ from damages import flipped
 from known_tables import people
 
 import fairflows as ff
+from fairflows.certificate import releases
 from fairflows.certificate.releases import ReleasedRows, check_record, new_release, record_key
 from fairflows.stream import files
 from fairflows.table import folders
@@ -129,6 +130,33 @@ def test_the_parts_of_a_stream_are_one_table(tmp_path):
         assert release(X, numbered(5000), "two", tmp_path) == 2
     with pytest.warns(ff.DataWarning, match="may have been released before"):
         assert release(X.drop(columns="income"), numbered(5000), "three", tmp_path) == 1
+
+
+@pytest.mark.parametrize("names", [numbered(5000), None], ids=["named", "unnamed"])
+def test_of_a_large_file_rows_with_small_hashes_are_recorded(names, monkeypatch, tmp_path, ledger_of_test):
+    monkeypatch.setattr(releases, "MOST_ROWS", 1000)
+    X, ids = features(5000, 0), (lambda n: None if names is None else names[:n])
+    assert release(X, names, "one", tmp_path) == 1
+    [entry] = (ledger_of_test / "releases").glob("*.npz")
+    with np.load(entry) as hashes:
+        assert 500 < len(hashes["contents"]) <= 1000
+    with pytest.warns(ff.DataWarning, match="released before"):
+        assert release(X, names, "two", tmp_path) == 2
+    with pytest.warns(ff.DataWarning, match="released before"):
+        assert release(X[:900], ids(900), "three", tmp_path) == 3  # of which all are recorded
+    assert release(features(5000, 1), names, "four", tmp_path) == 1
+
+
+def test_of_a_large_file_moved_persons_are_found(monkeypatch, tmp_path):
+    monkeypatch.setattr(releases, "MOST_ROWS", 1000)
+    X, key = features(5000, 0), record_key()
+    cells = np.arange(5000) % 7
+    for other, number in ((cells, 1), (cells, 1), (np.where(cells == 0, 1, cells), 2)):
+        (tmp_path / "one.csv").write_text("rows")
+        rows = ReleasedRows.of(X, Persons.of(numbered(5000)), key, cells=other)
+        expected = pytest.warns(ff.DataWarning, match="have another cell") if number == 2 else contextlib.nullcontext()
+        with expected, new_release([rows], "one", tmp_path / "one.csv", tmp_path / "one.csv") as found:
+            assert found == number
 
 
 def test_what_fails_does_not_count(tmp_path, ledger_of_test):

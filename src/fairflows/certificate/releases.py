@@ -14,6 +14,9 @@ Releases from the same cells are one release, because a person keeps the cell: i
 A person who came later, and comes again with other values, may get another cell, and two cells tell more than one. So
 of such releases the record knows each person's cell, and finds *moved* persons.
 
+Of a file of more than `MOST_ROWS` rows those with small hashes are recorded, about so many: they are small in every
+other file, too, so that memory does not grow with the file, and files of any two sizes can be compared.
+
 An entry is written when the released file takes its place. A process that is killed at that moment leaves an entry that
 is pending, which the next one settles by the file.
 """
@@ -22,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,10 +45,11 @@ from fairflows.table.persons import Persons
 
 Evidence = Literal["again", "perhaps", "none"]
 
-_FORMAT = 4
+_FORMAT = 5
 _PENDING = ".pending"
-_FACTS = ("named", "model", "number", "date", "file", "sha256")
+_FACTS = ("named", "limit", "model", "number", "date", "file", "sha256")
 _HASHES = ("contents", "rows", "values", "persons", "placed")
+MOST_ROWS = 500_000  # of a file that are recorded
 _SAMPLED = 2_000  # persons whose values are hashed one by one
 _FEWEST = 10  # rows that are evidence
 _DISTINCT = 20  # different rows that two tables without identifiers do not have equally often by chance
@@ -64,6 +68,7 @@ class ReleasedRows:
     values_by_chance: Hashes
     persons: Hashes  # where each has one cell
     placed: Hashes  # of each of these persons and the cell
+    limit: int = 2**64 - 1  # rows and persons with larger hashes were left out
 
     @classmethod
     def of(
@@ -102,10 +107,29 @@ class ReleasedRows:
 
     @classmethod
     def joined(cls, parts: Sequence[ReleasedRows]) -> ReleasedRows:
-        """Join the rows of the parts of a file."""
-        first, hashes = parts[0], [f.name for f in fields(cls) if f.name not in ("record", "named")]
-        joined = (np.concatenate([getattr(part, name) for part in parts]) for name in hashes)
-        return cls(first.record, first.named, *joined)
+        """Join the rows of the parts of a file, and leave those with large hashes out where they are too many."""
+        limit = min(part.limit for part in parts)
+        parts = [part.up_to(limit) for part in parts]
+        whole: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
+        found = replace(parts[0], **whole)
+        while len(found.contents) > MOST_ROWS and len((fewer := found.up_to(found.limit // 2)).contents):
+            found = fewer
+        return found
+
+    def up_to(self, limit: int) -> ReleasedRows:
+        """Leave out rows and persons with larger hashes."""
+        if limit >= self.limit:
+            return self
+        is_row, is_person = self.contents <= limit, self.persons <= limit
+        rows: dict[str, Any] = {name: getattr(self, name)[is_row] for name in ("rows", "rows_by_chance") if self.named}
+        return replace(
+            self,
+            contents=self.contents[is_row],
+            persons=self.persons[is_person],
+            placed=self.placed[is_person],
+            limit=limit,
+            **rows,
+        )
 
     @property
     def rows_that_differ(self) -> tuple[Hashes, Hashes]:
@@ -115,11 +139,15 @@ class ReleasedRows:
         return self.rows[is_only_one], self.rows_by_chance[is_only_one]
 
 
+_ARRAYS = [f.name for f in fields(ReleasedRows) if f.name not in ("record", "named", "limit")]
+
+
 @dataclass(frozen=True)
 class Recorded:
     """A release that was recorded."""
 
     named: bool
+    limit: int
     model: str  # hash of its model
     number: int
     date: str
@@ -147,12 +175,13 @@ class Recorded:
         return "perhaps" if is_more else "none"
 
     def _evidence_of_contents(self, new: ReleasedRows) -> Evidence:
-        nobody = np.empty(0, np.uint64)
-        here, there = (RowsSeen(False, nobody, contents) for contents in (self.contents, new.contents))
-        n_distinct = min(len(np.unique(self.contents)), len(np.unique(new.contents)))
+        nobody, limit = np.empty(0, np.uint64), min(self.limit, new.limit)
+        both = [contents[contents <= limit] for contents in (self.contents, new.contents)]
+        here, there = (RowsSeen(False, nobody, contents) for contents in both)
+        n_distinct = min(len(np.unique(contents)) for contents in both)
         if here.under_other_names(there) or there.under_other_names(here):
             return "again" if n_distinct >= _DISTINCT else "perhaps"
-        return "perhaps" if is_part(*sorted((self.contents, new.contents), key=len)) else "none"
+        return "perhaps" if is_part(*sorted(both, key=len)) else "none"
 
 
 def one_cell_each(model: Model, cells: npt.NDArray[np.integer]) -> npt.NDArray[np.integer] | None:
@@ -228,7 +257,7 @@ def new_release(parts: Sequence[ReleasedRows], model: str, written: Path, file: 
 def _begin(folder: Path, key: Key, rows: ReleasedRows, facts: list[Any], written: Path, file: Path) -> Path:
     """Record that a file is about to take its place."""
     name, date = new_name()
-    stated = [rows.named, *facts, date, str(file.absolute()), file_sha256(written)]
+    stated = [rows.named, rows.limit, *facts, date, str(file.absolute()), file_sha256(written)]
     hashes = {
         "contents": np.sort(rows.contents),
         "rows": np.sort(rows.rows_that_differ[0]),
@@ -245,7 +274,7 @@ def _recorded(folder: Path, key: Key) -> Iterator[Recorded]:
     """Yield the recorded releases, oldest first."""
     for path in sorted(folder.glob("*.npz")):
         facts, hashes = _read(path, key)
-        yield Recorded(*facts[:4], *hashes)
+        yield Recorded(*facts[:5], *hashes)
 
 
 def _is_of_same_cells(one: str, other: str) -> bool:

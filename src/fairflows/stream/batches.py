@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from fairflows.certificate.releases import ReleasedRows, one_cell_each
+from fairflows.certificate.releases import MOST_ROWS, ReleasedRows, one_cell_each
 from fairflows.encoder.base import MORE_ROWS, Model, fitted_model
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.released_table import KeptRows, warn_of_kept
@@ -155,6 +155,8 @@ class BatchFindings:
         self.no_label = other.no_label
         self.persons += other.persons
         self.released += other.released
+        if sum(len(part.contents) for part in self.released) > 2 * MOST_ROWS:
+            self.released = [ReleasedRows.joined(self.released)]
         self.kept += other.kept
 
     def to_dict(self) -> dict[str, Any]:
