@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,6 +68,7 @@ class ReleasedRows:
     values_by_chance: Hashes
     persons: Hashes  # where each has one cell
     placed: Hashes  # of each of these persons and the cell
+    _: KW_ONLY
     limit: int = 2**64 - 1  # rows and persons with larger hashes were left out
 
     @classmethod
