@@ -7,6 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from keyword import iskeyword
 from typing import Any
@@ -63,13 +64,13 @@ class Rule:
     @property
     def columns(self) -> list[str]:
         """The columns that the expression names."""
-        tree, quoted = self._parsed()
+        tree, quoted = self._parsed
         names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
         return list(dict.fromkeys(quoted.get(name, name) for name in names))
 
     def is_broken(self, frame: pd.DataFrame) -> BoolArray:
         """Return which rows break the rule."""
-        tree, quoted = self._parsed()
+        tree, quoted = self._parsed
         is_known = frame[self.columns].notna().all(axis=1).to_numpy()
         known = frame.loc[is_known]
         try:
@@ -84,8 +85,9 @@ class Rule:
         is_broken[is_known] = ~holds.astype(bool)
         return is_broken
 
+    @cached_property
     def _parsed(self) -> tuple[ast.Expression, dict[str, str]]:
-        """Return the expression, and the names that stand for columns in backticks."""
+        """The expression, and the names that stand for columns in backticks."""
         # Names with more underscores than the rule has characters: no column of the rule is called so.
         short = "c" + "_" * len(self.text)
         text, quoted = self.text.strip(), {f"{short}{i}": name for i, name in enumerate(_QUOTED.findall(self.text))}
