@@ -156,10 +156,36 @@ def test_the_tree_of_fewer_cells_is_the_first_part_of_the_larger():
         np.testing.assert_array_equal(found.threshold, thresholds[: k - 1])
         coarse = found.cells(scores, group, coins(0, 3000))
         assert sorted(np.unique(coarse)) == list(range(k))
+        finest = coarse if fine is None else finest
+        np.testing.assert_array_equal(whole.leaves_of_first(k)[finest], coarse)
         if fine is not None:
             assert len(np.unique(np.column_stack([fine, coarse]), axis=0)) == len(np.unique(fine)), "cells are joined"
         fine = coarse
     assert whole.first(10**6).n_cells == whole.n_cells
+
+
+def test_all_cells_lie_in_the_only_leaf_whatever_the_memory_held(monkeypatch):
+    structure, full = grown().first(9), np.full
+    monkeypatch.setattr(np, "empty", lambda shape, dtype: full(shape, -99, dtype))
+    assert structure.leaves_of_first(1).tolist() == [0] * 9
+
+
+def test_levels_join_the_cells_below_one_node():
+    structure, paths = grown().first(9), {}
+
+    def go(place: int, path: str) -> None:
+        if place < 0:
+            paths[-1 - place] = path
+        else:
+            go(structure.children[place, 0], f"{path}l")
+            go(structure.children[place, 1], f"{path}r")
+
+    go(0, "")
+    levels = structure.levels()
+    assert len(levels) == max(map(len, paths.values()))
+    for depth, level in enumerate(levels, start=1):
+        above = [paths[cell][:depth] for cell in range(9)]
+        assert len(set(zip(above, level, strict=True))) == len(set(above)) == len(set(level))
 
 
 @pytest.mark.parametrize("n_persons", [[400, 900], [3000, 3000], [2000, 60]])
