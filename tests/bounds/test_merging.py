@@ -38,6 +38,13 @@ def test_nothing_is_merged_without_need(counts):
     assert not cells_to_merge(counts).any()
 
 
+def test_the_cheapest_cells_are_merged_first():
+    """What two groups have in common is lost: of 20 persons of each rather than of 300."""
+    counts = np.array([[300, 4, 20, 100], [300, 0, 20, 100]])
+    assert cells_to_merge(counts).tolist() == [False, True, True, False]
+    assert cells_to_merge(np.stack([counts, counts[:, [2, 1, 0, 3]]])).tolist() == [False, True, False, True]
+
+
 @given(tables, st.floats(0.01, 0.5))
 def test_bounds_are_never_below_those_from_full_counts(counts, delta):
     kept, merged = printed(counts)

@@ -9,6 +9,7 @@ from fairflows.bounds.planning import (
     ENOUGH_CELLS,
     TARGETS,
     _expected_blocks,
+    check_reachable,
     expected_cell_distance,
     known_half,
     lowest_target,
@@ -121,6 +122,11 @@ def test_blocks_that_are_expected_are_those_of_all_persons_and_none_is_empty(k, 
 
 def test_many_persons_have_the_first_target():
     assert plan_cells([20_000, 20_000], None, 0.01).target == TARGETS[0] == 0.1
+
+
+def test_of_a_group_without_persons_as_many_are_needed_as_of_the_other():
+    with pytest.raises(DataError, match="are 300 of 'f', 0 of 'm', .* need ([0-9,]+) of 'f', \\1 of 'm'"):
+        check_reachable({"f": 300, "m": 0}, 0.01, target=0.1)
 
 
 def test_one_person_of_each_group_is_enough_for_an_expected_distance():

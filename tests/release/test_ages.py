@@ -181,6 +181,8 @@ def test_what_is_refused(rows, table, release):
         ff.Release(ff.FairCells(identifier="person")).fit(table)
     with pytest.raises(DataError, match="too few for the target r"):
         ff.Release(ff.FairTree(identifier="person"), target=0.03).fit(table)
+    with pytest.raises(DataError, match="spend needs groups, and 'age' is not cut"):
+        ff.Release(ff.FairTree(identifier="person"), target=0.3, spend=0.1).fit(table)
     twice = ff.Table(pd.concat([rows, rows.head(50)], ignore_index=True), uncut="age", **ROLES)
     with pytest.raises(DataError, match="one row of every person"):
         ff.Release(ff.FairTree(identifier="person")).fit(twice)

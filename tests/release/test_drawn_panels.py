@@ -105,6 +105,13 @@ def test_without_a_time_rows_are_a_set(rows):
     assert drawn.groupby("person").size().mean() == pytest.approx(len(rows) / N, rel=0.06)
 
 
+def test_columns_that_all_stay_are_the_same_in_all_rows(rows):
+    part = rows[["person", "sex", "born", "town"]]
+    drawn = ff.Release(unit="person", n_cells=4).fit_transform(table(part, label=None, time=None))
+    assert (drawn.groupby("person")[["born", "town"]].nunique() == 1).all(axis=None)
+    assert drawn.groupby("person").size().mean() == pytest.approx(len(rows) / N, rel=0.06)
+
+
 @pytest.mark.parametrize("unit", ["s", "ns"])
 def test_days_and_real_times(unit):
     rng = np.random.default_rng(0)
@@ -181,8 +188,10 @@ def test_rules_speak_of_the_row_before(rows):
     rows = rows.sort_values(["person", "year"])
     rows["grade"] = rows.groupby("person").cumcount() + rows["born"] % 3
     rule = "grade >= previous.grade and born == previous.born"
-    drawn = ff.Release(unit="person", n_cells=4, rules=[rule], derive=False).fit_transform(table(rows))
+    release = ff.Release(unit="person", n_cells=4, rules=[rule], derive=False)
+    drawn = release.fit_transform(table(rows))
     assert (drawn.groupby("person")["grade"].diff().dropna() >= 0).all()
+    assert release.redrawn_ > 0
     broken = rows.sample(frac=1, random_state=1).reset_index(drop=True)
     last = broken.sort_values(["person", "year"]).groupby("person").tail(1).index
     many = last[broken.loc[last, "grade"] > 2][0]

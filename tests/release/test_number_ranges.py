@@ -108,6 +108,18 @@ def test_a_few_odd_values_do_not_make_a_column_continuous():
     assert (drawn == drawn.round(1)).all()
     large = drawn_from(pd.Series(np.append(RNG.lognormal(15, 3, 990).round(2), RNG.lognormal(15, 3, 10))))
     assert (large == large.round(2)).all()
+    assert large.median() == pytest.approx(np.exp(15), rel=0.5)
+
+
+def test_a_number_without_a_grid_has_a_few_digits_and_lies_anywhere_in_its_stretch():
+    drawn = drawn_from(pd.Series(RNG.random(40)), n_times=200)
+    assert (drawn == drawn.round(5)).all()
+    assert np.histogram(drawn, 20, (0, 1))[0][2:-2].min() > 100
+
+
+def test_inner_ranges_hold_equally_many_persons():
+    _, codes = NumberRanges.fit(pd.Series(np.arange(5_500)), np.arange(5_500))
+    assert set(np.bincount(codes)[3:-3]) == {22}, "a 250th of all"
 
 
 def test_heavy_tails_are_kept():

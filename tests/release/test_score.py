@@ -56,6 +56,7 @@ def test_a_number_has_the_mean_on_the_grid_within_what_ten_persons_reach():
         assert score[cells == cell].iloc[0] == pytest.approx(table.y[cells == cell].mean(), abs=25)
     assert _reached_by_ten(np.arange(100.0), np.arange(100)) == (9.0, 90.0)
     assert _reached_by_ten(np.arange(5.0), np.arange(5)) == (2.0, 2.0)
+    assert _reached_by_ten(np.arange(20.0), np.arange(20)) == (9.0, 10.0)
 
 
 def test_no_score_without_a_label_or_where_persons_have_several_rows_unless_asked():
