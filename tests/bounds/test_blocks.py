@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import beta, kstest
 
 from fairflows import DataError
-from fairflows.bounds.blocks import blocks_p_value, blocks_upper_bound, even_blocks
+from fairflows.bounds.blocks import blocks_p_value, blocks_upper_bound, drawn_masses, even_blocks, pair_spread
 
 LEVELS = np.array([[0.55, 0.25, 0.15, 0.05], [0.2, 0.2, 0.3, 0.3]])  # of one score with heavy ties, in each group
 
@@ -87,6 +87,18 @@ def test_even_blocks_sum_to_persons_plus_one():
         assert blocks.max() - blocks.min() <= 0.05 * n + 2
     with pytest.raises(DataError, match="n_cells must be between 1 and n_persons"):
         even_blocks(3, 5)
+
+
+def test_the_spread_is_that_of_the_two_smallest_groups():
+    assert pair_spread([300, 100, 200]) == pytest.approx(np.sqrt(1 / 100 + 1 / 200))
+    assert pair_spread([100, 0]) == np.inf
+
+
+def test_draws_are_made_a_few_at_a_time(monkeypatch):
+    """All at once would need gigabytes for some thousand cells."""
+    monkeypatch.setattr("fairflows.bounds.blocks._NUMBERS_AT_ONCE", 100)
+    parts = list(drawn_masses(np.full((2, 4), 9), 50))
+    assert [len(part) for part in parts] == [12, 12, 12, 12, 2]
 
 
 def test_fresh_persons_agree_with_the_law_and_others_do_not():

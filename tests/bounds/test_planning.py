@@ -71,6 +71,7 @@ def test_the_first_target_that_allows_enough_cells_is_taken():
         lower = [t for t in (0.1, 0.15, 0.2, 0.3) if t < plan.target]
         assert all((other := plan_cells(sizes, t, 0.01)) is None or other.n_cells < ENOUGH_CELLS for t in lower)
     assert plan.target == 0.1
+    assert plan_cells([1440, 1440], None, 0.01).n_cells == 8, "just enough at .1; .15 would allow 27"
 
 
 def test_ten_persons_of_the_smallest_group_are_in_every_cell():

@@ -198,6 +198,13 @@ def test_changed_inputs_of_the_formula(public, change):
     assert failed(check(public)) == {"counts"}
 
 
+@pytest.mark.parametrize(("more", "said"), [(0, ""), (1, "It has 3,001 rows; 3,000 were counted.")])
+def test_a_file_of_rows_has_as_many_as_were_counted(certificate, more, said, tmp_path):
+    counted = replace(certificate.headline, about="table")
+    (tmp_path / "rows.csv").write_text("town\n" + "Ulm\n" * (sum(counted.n.values()) + more))
+    assert difference_from_counts(tmp_path / "rows.csv", counted, {"town": "text"}, "row") == said
+
+
 def test_a_swapped_file(model, public):
     model.transform(people(2)).to_csv(public / "shared.csv", index=False)
     assert failed(check(public)) == {"file"}

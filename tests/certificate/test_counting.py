@@ -61,6 +61,7 @@ def test_each_new_look_at_the_same_persons_spends_its_share():
     settings = [{}, {"random_state": 1}, {"random_state": 2}, {"delta": 0.1}, {"with_labels": True}]
     looks = [certify(model, rows, **values) for values in settings]
     assert [c.look for c in looks] == [1, 2, 3, 4, 5]
+    assert ["look" in {a.key for a in c.assumptions} for c in looks] == [False, *[True] * 4]
     assert [c.headline.delta for c in looks[:3]] == [delta_of_look(0.01, j) for j in (1, 2, 3)]
     assert looks[0].cell_upper < looks[1].cell_upper < looks[2].cell_upper
     assert certify(model, people(2)).look == 1, "other persons"

@@ -163,6 +163,19 @@ def next_look_or_error(path, rows, data):
         return str(error)
 
 
+def test_hashes_of_another_type_are_no_look(ledger_of_test):
+    """No person would be recognised by them, and the next look would count as the first."""
+    record()
+    (path,) = ledger_of_test.glob("*.npz")
+    with np.load(path) as file:
+        entry = dict(file)
+    for name, hashes in entry.items():
+        if name != "about":
+            np.savez(path, **entry | {name: hashes.astype(np.float64)})
+            with pytest.raises(DataError, match="the file is damaged, cut off, or another program's"):
+                record()
+
+
 def test_files_of_another_format_or_key_are_refused(ledger_of_test, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(record_of_looks, "_FORMAT", 3)

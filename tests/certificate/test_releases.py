@@ -84,6 +84,15 @@ def test_rows_that_are_released_again_are_found(change, names, tmp_path):
         assert release(X, names, "one", tmp_path) == 1, "it is the release that it was"
 
 
+@pytest.mark.parametrize(("n_distinct", "number"), [(19, 1), (20, 2)])
+def test_few_different_rows_are_no_evidence(n_distinct, number, tmp_path):
+    """Without identifiers, tables of few different rows may be equal by chance: the owner alone is told."""
+    X = pd.DataFrame({"score": np.arange(200) % n_distinct})
+    release(X, None, "one", tmp_path)
+    with pytest.warns(ff.DataWarning, match="released before"):
+        assert release(X, None, "two", tmp_path) == number
+
+
 @pytest.mark.parametrize("part", [slice(None), slice(200, 500)], ids=["whole", "a part"])
 def test_rows_that_come_under_new_names_are_found(part, tmp_path):
     """Pseudonyms that are drawn anew for each release hid the second one."""

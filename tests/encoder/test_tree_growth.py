@@ -146,7 +146,7 @@ def test_the_tree_of_fewer_cells_is_the_first_part_of_the_larger():
     for node, children in enumerate(whole.children):
         above[children[children >= 0]] = node
     assert (above < np.arange(len(above))).all(), "each node after the one above it"
-    fine = None
+    fine, finest = None, cut(whole, scores, group, coins(0, 3000)).cells(scores, group, coins(0, 3000))
     for k in (whole.n_cells, 40, 17, 5, 2, 1):
         part = whole.first(k)
         assert part.n_cells == k
@@ -156,7 +156,6 @@ def test_the_tree_of_fewer_cells_is_the_first_part_of_the_larger():
         np.testing.assert_array_equal(found.threshold, thresholds[: k - 1])
         coarse = found.cells(scores, group, coins(0, 3000))
         assert sorted(np.unique(coarse)) == list(range(k))
-        finest = coarse if fine is None else finest
         np.testing.assert_array_equal(whole.leaves_of_first(k)[finest], coarse)
         if fine is not None:
             assert len(np.unique(np.column_stack([fine, coarse]), axis=0)) == len(np.unique(fine)), "cells are joined"

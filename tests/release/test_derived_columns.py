@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fairflows.release.derived_columns import find_derived
-from fairflows.release.formulas import Formula
+from fairflows.release.formulas import Formula, _round_figure
 from fairflows.release.row_law import RowLaw
 
 N = 3_000
@@ -63,6 +63,11 @@ def test_arithmetic_holds_in_every_row_within_the_range_of_the_table():
         assert drawn[name].max() <= X[name].max()
 
 
+def test_a_number_of_a_formula_is_whole_or_has_four_digits_where_that_changes_next_to_nothing():
+    numbers = np.array([2.0004, 1234.56, 2.2050001, 0.012340001, 2.20462, 0.0])
+    assert _round_figure(numbers).tolist() == [2.0, 1235.0, 2.205, 0.01234, 2.20462, 0.0]
+
+
 def test_a_whole_number_beyond_its_type_is_the_largest_of_it():
     """As a formula that is tried may give it; NumPy would warn, and give any number."""
     formula = Formula("n", [], "sum", 0.0, [], None, np.dtype(np.int64))
@@ -113,6 +118,8 @@ def test_one_hot_groups():
     X["other"] = rng.random(N) < 0.3
     X["never both 1"] = ((which == 0) & (rng.random(N) < 0.5)).astype(float)
     X["never both 2"] = ((which == 1) & (rng.random(N) < 0.5)).astype(float)
+    helpers = find_derived(X.astype("category"), set(), np.arange(N))[0]
+    assert not [name for name in helpers if name.startswith("which of")], "categories are no flags"
     _, drawn = drawn_from(X)
     assert (drawn[[f"is {j}" for j in range(4)]].sum(axis=1) == 1).all()
     assert not ((drawn["never both 1"] == 1) & (drawn["never both 2"] == 1)).any()

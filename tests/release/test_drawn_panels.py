@@ -122,6 +122,7 @@ def test_days_and_real_times(unit):
     assert drawn["year"].dtype == days["year"].dtype
     steps = drawn.groupby("person")["year"].diff().dropna().dt.days
     assert (steps % 7 == 0).all()
+    assert steps.median() == 7
     assert drawn["year"].between(days["year"].min(), days["year"].max()).all()
     real = rows.assign(year=rows["year"] + rng.random(len(rows))).drop(columns="age")
     drawn = ff.Release(unit="person", n_cells=4).fit_transform(table(real))

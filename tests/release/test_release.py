@@ -14,6 +14,7 @@ from fairflows.certificate.released import most_rows_of
 from fairflows.density import MixtureDensity
 from fairflows.encoder.base import Model
 from fairflows.paper.baselines import RawFeatures
+from fairflows.release.partitions import TreePartition
 from sklearn_checks import run_check
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -174,6 +175,12 @@ def test_tree_cells_are_the_leaves_of_scikit_learns_tree():
     pairs = cells.groupby(tree.apply((fresh - z.mean(0)) / z.std(0))).nunique()
     assert len(pairs) == release.n_cells_ == 16
     assert (pairs == 1).all()
+
+
+def test_numbers_far_from_zero_are_told_apart():
+    y = np.arange(40) % 2
+    partition = TreePartition.fit(pd.DataFrame({"at": 1e9 + y}), y, 2, 0)
+    assert partition.cells(pd.DataFrame({"at": 1e9 + y})).tolist() == y.tolist(), "in single precision 1e9 + 1 is 1e9"
 
 
 def test_predicts_the_label_of_the_cell(blobs):

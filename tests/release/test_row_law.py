@@ -12,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from fairflows import DataError
+from fairflows.release.column_tree import _ranks
 from fairflows.release.drawn_columns import DrawnColumns, _is_code
 from fairflows.release.row_law import RowLaw
 
@@ -189,6 +190,11 @@ def test_every_leaf_holds_ten_persons():
             leaf = trees.leaves(known, np.full(len(who), root))
             assert min(len(set(who[leaf == number])) for number in np.unique(leaf)) >= 10
         known = np.vstack([known, codes[name]])
+
+
+def test_ranks_and_frequent_levels_count_alike():
+    codes = np.repeat([0, 1, 2], [50, 30, 20])
+    np.testing.assert_allclose(_ranks(codes, 3)[codes].var(axis=0), [1, 1, 1])
 
 
 def test_a_small_table_is_not_remembered():
