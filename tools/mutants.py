@@ -6,7 +6,8 @@ A mutant is a changed comparison, sign, operator, constant or truth value, or an
 drawn at random, by the seed, from all places of the parts below. First the fast tests of a part run once, so that it is
 known which of them run which line; this takes some minutes, and is kept in `.mutants` until a file changes. Then each
 mutant is read in place of its file, and these tests run with it, the fastest first, until one fails or they took so
-many seconds in the first run. A run that takes five times as long counts as failed.
+many seconds in the first run. A run that takes five times as long counts as failed. Of a mutant that survives, tests of
+other parts that run the line are asked in the same way.
 
 A mutant that survives with a reason, in `tools/survivors.toml`, changes nothing that anybody could see. The exit code
 is 1 where fewer than 95 % of the others are killed.
@@ -47,6 +48,9 @@ PARTS = {
     "training/algorithm1.py": ["tests/training/test_training.py", "tests/encoder/test_flow.py"],
 }
 """The parts that are changed, and the tests of each."""
+
+ELSEWHERE = ("tests/release", "tests/sharing", "tests/encoder", "tests/stream", "tests/watching", "tests/cli")
+"""Tests that use several parts, for mutants that those of their part do not notice."""
 
 SURVIVORS = ROOT / "tools" / "survivors.toml"
 KEPT = ROOT / ".mutants"
@@ -206,11 +210,12 @@ def _n_lines(code: CodeType) -> int:
     return len({line for _, _, line in code.co_lines() if line})
 
 
-def lines_of_tests(tests: list[str]) -> dict[str, dict[str, Any]]:
+@cache
+def lines_of_tests(*tests: str) -> dict[str, dict[str, Any]]:
     """Return which lines each of some tests runs, as kept from the last time or found by running them."""
     files = sorted([*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")])
     state = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
-    path = KEPT / f"{state}-{hashlib.sha256(str(tests).encode()).hexdigest()[:8]}.json"
+    path = KEPT / f"{state}-{hashlib.sha256(str(list(tests)).encode()).hexdigest()[:8]}.json"
     if not path.is_file():
         print(f"running {' '.join(tests)} once, to know which lines each test runs", flush=True)
         plugin = Lines()
@@ -247,6 +252,18 @@ def read_instead(mutant: Mutant) -> list[str]:
 
     loader.get_data, loader.path_stats = get_data, path_stats
     return was_read
+
+
+def goes_unnoticed(mutant: Mutant, own: list[str], most_s: float) -> bool:
+    """Return whether a mutant survives the tests of its part, and then those elsewhere."""
+    asked: list[str] = []
+    for places in (own, ELSEWHERE):
+        ran = {name: test for name, test in lines_of_tests(*places).items() if name not in asked}
+        tests, seconds = tests_of(mutant, ran, most_s)
+        if tests and not survives(mutant, tests, 60 + 5 * seconds):
+            return False
+        asked += tests
+    return True
 
 
 def tests_of(mutant: Mutant, ran: dict[str, dict[str, Any]], most_s: float) -> tuple[list[str], float]:
@@ -306,7 +323,6 @@ def main() -> None:
         path: part for part in PARTS for path in (SOURCE.glob(part) if "." in part else (SOURCE / part).glob("*.py"))
     }
     files = {path: part for path, part in sorted(part_of.items()) if part.startswith(asked.only)}
-    ran = {part: lines_of_tests(PARTS[part]) for part in dict.fromkeys(files.values())}
     every = [mutant for path in files for mutant in mutants_of(path)]
     drawn = random.Random(asked.seed).sample(every, min(asked.number, len(every)))
     with SURVIVORS.open("rb") as file:
@@ -316,8 +332,7 @@ def main() -> None:
 
     killed, with_reason, alive = 0, 0, []
     for number, mutant in enumerate(drawn, start=1):
-        tests, seconds = tests_of(mutant, ran[files[SOURCE / mutant.file]], asked.seconds)
-        lives = not tests or survives(mutant, tests, 60 + 5 * seconds)
+        lives = goes_unnoticed(mutant, PARTS[files[SOURCE / mutant.file]], asked.seconds)
         has_reason = mutant.name in reasons
         killed, with_reason = killed + (not lives), with_reason + (lives and has_reason)
         alive += [mutant] if lives and not has_reason else []

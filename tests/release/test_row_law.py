@@ -192,6 +192,12 @@ def test_every_leaf_holds_ten_persons():
         known = np.vstack([known, codes[name]])
 
 
+def test_the_first_level_is_drawn_as_often_as_the_table_has_it():
+    X = pd.DataFrame({"town": ["Bonn"] * 3 + ["Ulm"] * 17})
+    drawn = RowLaw.fit(X, np.zeros(20, dtype=int), 1).sample(np.zeros(20_000, dtype=int), np.random.default_rng(0))
+    assert (drawn["town"] == "Bonn").mean() == pytest.approx(3 / 20, abs=0.01)
+
+
 def test_ranks_and_frequent_levels_count_alike():
     codes = np.repeat([0, 1, 2], [50, 30, 20])
     np.testing.assert_allclose(_ranks(codes, 3)[codes].var(axis=0), [1, 1, 1])
