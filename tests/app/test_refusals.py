@@ -115,6 +115,20 @@ def test_a_size_of_thousands_of_digits_is_refused(page):
     assert page.client.post(f"/{page.token}/upload", content=b"x", headers=headers).status_code == 413
 
 
+@pytest.mark.parametrize(
+    ("screen", "form"),
+    [("columns", {"do": "{"}), ("columns", {"do": '{"merge_small": "x"}'}), ("columns", {"do": '{"cuts": 3}'}),
+     ("columns", {"do": '{"roles": {"sex": []}}'}), ("columns", {"do": '{"a":' + "[" * 9999 + "]" * 9999 + "}"}),
+     ("columns", {"rules found": "3"}), ("table", {"encoding": "\0"}), ("target", {"target": "nan"})],
+)  # fmt: skip
+def test_a_form_that_no_screen_makes_is_refused(page, screen, form):
+    """They ended in errors of our own, and some of them left a table that no screen could show any more."""
+    work = page.work("a.csv", b"age,sex\n30,f\n40,m\n")
+    assert page.post(f"{work}/{screen}", form).status_code == 400
+    assert page.get(f"{work}/plan?target=0.1").status_code == 400, "no column is sensitive yet"
+    assert page.get(f"{work}/columns").status_code == 200
+
+
 def test_a_request_about_the_whole_server_is_refused():
     """OPTIONS * has no path."""
     scope = {"type": "http", "path": "*", "headers": [(b"host", f"127.0.0.1:{PORT}".encode())]}

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -25,6 +26,7 @@ from fairflows.table.names import columns_of_own_values, numbers_like_names
 from fairflows.table.prospects import check_groups, find_names, find_problems
 from fairflows.table.table import Table
 
+T = TypeVar("T")
 _BARS = 12
 _FREQUENT = 5
 _REMEDY = re.compile(
@@ -44,6 +46,26 @@ class Finding:
     text: str
     remedies: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # the button, and the settings it makes
     stops: bool = False  # whether the table cannot be shared like this
+
+
+@dataclass(frozen=True)
+class Change:
+    """The settings that a button of the screen makes, as its form states them."""
+
+    roles: dict[str, str] = field(default_factory=dict)
+    cuts: dict[str, list[float]] = field(default_factory=dict)
+    dates: dict[str, str] = field(default_factory=dict)
+    merge_small: Annotated[int, msgspec.Meta(ge=0, le=10**9)] | None = None
+    missing_group: Literal["error", "drop", "group"] | None = None
+    missing_label: Literal["error", "drop", "keep"] | None = None
+
+
+def decoded(text: str, kind: type[T]) -> T:
+    """Return what a hidden field of a form states."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"The form cannot be read: {error}.") from None
 
 
 def columns_of(work: Work) -> list[dict[str, Any]]:

@@ -223,13 +223,16 @@ def make_app(desk: Desk, token: str, port: int) -> Starlette:
     guard = Middleware(Guard, token=token, port=port)
 
     async def failed(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        said = error.detail if isinstance(error, HTTPException) else "A bug in fairflows, please report it."
+        status, said = 500, "A bug in fairflows, please report it."
+        if isinstance(error, HTTPException):
+            status, said = error.status_code, error.detail
+        elif isinstance(error, DataError):
+            status, said = 400, str(error)
         answer = show(request, "stopped", None, status, error=said)
         answer.headers.update(HEADERS)
         return answer
 
-    handlers: Any = dict.fromkeys((HTTPException, Exception), failed)
+    handlers: Any = dict.fromkeys((HTTPException, DataError, Exception), failed)
     return Starlette(routes=[Mount(f"/{token}", routes=routes)], middleware=[guard], exception_handlers=handlers)
 
 
@@ -290,20 +293,24 @@ def _columns_screen(work: Work) -> dict[str, Any]:
 def _change_columns(work: Work, form: Mapping[str, str]) -> str:
     names = [str(name) for name in work.frame]
     roles = {name: form.get(f"role {name}", "feature") for name in names}
-    changes: dict[str, Any] = json.loads(form["do"]) if form.get("do", "").startswith("{") else {}
-    roles |= changes.pop("roles", {})
+    change = findings.decoded(form["do"], findings.Change) if form.get("do", "").startswith("{") else findings.Change()
+    roles |= change.roles
     settings: dict[str, Any] = {
         "roles": {name: role for name, role in roles.items() if name in names and role in ROLES and role != "feature"}
     }
     if "rules found" in form:
-        shown, kept = (set(json.loads(form["rules found"])), {n[5:] for n in form if n.startswith("rule ")})
+        shown, kept = (
+            set(findings.decoded(form["rules found"], list[str])),
+            {n[5:] for n in form if n.startswith("rule ")},
+        )
         settings["not_kept"] = shown - kept
     cuts = {name: _numbers(text, name) for name in names if (text := form.get(f"cuts {name}", "").strip())}
-    changes["cuts"] = cuts | changes.get("cuts", {})
-    if "dates" in changes:
-        changes["text_format"] = replace(work.text_format, dates={**work.text_format.dates, **changes["dates"]})
-    allowed = {"missing_group", "missing_label", "merge_small", "cuts", "text_format"}
-    work.changed(**settings, **{name: value for name, value in changes.items() if name in allowed})
+    settings["cuts"] = cuts | change.cuts
+    settings["text_format"] = replace(work.text_format, dates={**work.text_format.dates, **change.dates})
+    for name in ("merge_small", "missing_group", "missing_label"):
+        if (value := getattr(change, name)) is not None:
+            settings[name] = value
+    work.changed(**settings)
     return "target" if form.get("do") == "next" else "columns"
 
 

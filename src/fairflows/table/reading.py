@@ -63,7 +63,7 @@ class TextFormat:
                 check_form(column, form)
         try:
             "".encode(self.encoding or "utf-8")
-        except LookupError:
+        except (LookupError, ValueError):  # unknown, or no name at all
             raise DataError(f"encoding must be one that Python knows; got {self.encoding!r}.") from None
 
 
