@@ -4,12 +4,13 @@ import json
 from dataclasses import fields, replace
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 from fairflows import Certificate
 from fairflows.certificate.about import About, Population
 from fairflows.certificate.certificate import Assumption
-from fairflows.certificate.statements import FOUND_BY, Statement
+from fairflows.certificate.statements import FOUND_BY, Statement, undisclosed_statement
 from fairflows.report.statement_words import STATEMENTS
 
 KEY = b"secret"
@@ -231,6 +232,12 @@ def test_bounds_are_printed_on_the_safe_side(certificate):
             assert part in text
     exact = replace(certificate, statements=(stated("population", "held-out", 0.05, observed=0.01, delta=0.03),))
     assert "Δ ≤ 0.0500, adversary 52.5 %" in repr(exact), "what needs no rounding is not rounded"
+
+
+@pytest.mark.parametrize(("n", "distance"), [(500, 0.5), (501, 0.501)])
+def test_a_distance_without_counts_is_rounded_up_to_thousandths(n, distance):
+    counts = np.array([[n, 500], [0, 1000]])  # n / (n + 500) apart
+    assert undisclosed_statement("together", counts, ["f", "m"]).distance == distance
 
 
 @pytest.mark.parametrize("name", [name for name in STATED if name != "seal"])

@@ -18,6 +18,7 @@ from fairflows.bounds.planning import lowest_target, plan_cells
 from fairflows.certificate.model_hash import model_hash
 from fairflows.encoder.base import begin_fit
 from fairflows.encoder.matched_tree import cut
+from fairflows.release.drawn_again import draw_again
 from fairflows.table.keys import Key
 
 pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
@@ -235,6 +236,7 @@ def test_6_the_bound_follows_from_the_blocks_and_the_table_from_its_counts(share
     certificate = ff.certify(shared, table(rows))
     assert certificate.cell_upper == blocks_upper_bound(shared.encoder_.blocks_, 0.01)
     assert certificate.table_distance == table_distance(shared.table_.counts.sum(axis=0))
+    assert shared.bound_follows_from(table(rows)) is True
 
 
 def test_files_are_encoded_in_batches_as_tables_are(shared, rows, cells_of, tmp_path, monkeypatch):
@@ -340,6 +342,9 @@ def test_few_persons_have_one_cut_and_nobody_comes_later():
     np.testing.assert_array_equal(again, shared.table_.counts)
     with pytest.raises(DataError, match="20 of these rows are of persons who come later, .* too few persons"):
         shared.transform(table(people(20, seed=9)))
+    more = pd.concat([few, people(20, seed=9).assign(person=[f"new {i}" for i in range(20)])])
+    with pytest.raises(DataError, match="20 persons are new, and the release was fitted to too few persons to encode"):
+        draw_again(shared, table(more), "origin")
 
 
 def test_a_group_that_is_too_small_is_named_with_what_would_do():
