@@ -25,6 +25,7 @@ def test_next_months_file_is_drawn_from_the_same_cells(run, tmp_path):
         in run(*words, "--target", 0.1, ends=2)[2]
     )
     assert "groups must be those of the earlier release" in run(*words, "--groups", "sex:1", ends=2)[2]
+    assert "merge_small must be left out: groups are those" in run(*words, "--merge-small", 30, ends=2)[2]
     run("verify", tmp_path / "b", tmp_path / "2.csv", ends=0)
     run("verify", tmp_path / "b", tmp_path / "1.csv", ends=1)
     people(300, 2).to_csv(tmp_path / "new.csv", index=False)

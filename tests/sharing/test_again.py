@@ -116,6 +116,17 @@ def test_a_receiver_follows_the_earlier_certificates(results, tmp_path):
     assert "not of the same cells" in repr(ff.check(tmp_path / "forged.json"))
 
 
+def test_a_copy_without_notices_hides_none(results, tmp_path):
+    folder, _ = results
+    for name, source in (("0", "1"), ("1", "1"), ("2", "1"), ("3", "2")):
+        shutil.copytree(folder / source, tmp_path / name)
+    assert ff.check(tmp_path / "3")
+    for name, text in (("0", "It was refuted."), ("1", "It was refuted."), ("1", "So was another one.")):
+        add_notice(tmp_path / name / "certificate.json", "2026-11-01", text)
+    found = [r.text for r in ff.check(tmp_path / "3").results if r.what == "notice"]
+    assert found == ["2026-11-01: It was refuted.", "2026-11-01: So was another one."]
+
+
 def test_the_next_certificate_names_notices_about_the_one_whose_cells_it_has(months, results, tmp_path):
     """It repeated a bound on persons to come that later persons had refuted, and did not say so."""
     folder, _ = results

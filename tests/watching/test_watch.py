@@ -222,7 +222,8 @@ def test_settings_and_days_are_checked(release, tmp_path):
     watched = ff.watch(release, file)
     assert repr(watched) == "Nobody was counted yet."
     watched.update(table(rows(rng, 100, "a ")), date="2026-10-05")
-    with pytest.raises(DataError, match="date must not be before the last update, 2026-10-05"):
+    again = r"or remove .*watch\.json and count all later persons anew"
+    with pytest.raises(DataError, match=rf"before the last update, 2026-10-05; .* \(date='2026-10-05'\), {again}"):
         watched.update(table(rows(rng, 100, "b ")), date="2026-10-04")
     with pytest.raises(DataError, match="date must be a day"):
         watched.update(table(rows(rng, 100, "b ")), date="tomorrow")
@@ -234,6 +235,8 @@ def test_settings_and_days_are_checked(release, tmp_path):
         ff.watch(fitted(rng, 400, 4), file, bound=watched.bound)
     with pytest.raises(DataError, match=r"alpha must be in \(0, 1\); got 0"):
         ff.watch(release, alpha=0)
+    file.unlink()
+    assert ff.watch(release, file).update(table(rows(rng, 90, "b ")), date="2026-10-04").persons == 90
     with pytest.raises(DataError, match=r"update takes a Table, .* got DataFrame"):
         watched.update(rows(rng, 100, "b "))
     with pytest.raises(DataError, match=r"merge takes a Watch.* got dict"):

@@ -149,14 +149,17 @@ def _previous(path: Path, c: Certificate) -> Iterator[Result]:
         return
     folder = path.resolve().parent
     others = {*folder.glob("*.json"), *folder.parent.glob("*/*.json")}
-    by_hash = {file_sha256(other): other for other in sorted(others) if other.is_file()}
+    by_hash: dict[str, list[Path]] = {}
+    for other in sorted(others):
+        if other.is_file():
+            by_hash.setdefault(file_sha256(other), []).append(other)
     for number, sha256 in enumerate(c.previous, 1):
-        found = by_hash.get(sha256)
-        if found is None:
+        copies = by_hash.get(sha256, [])
+        if not copies:
             text = f"Release {number} of {len(c.previous) + 1}: its certificate (SHA-256 {sha256[:12]}…) is not here."
             yield Result("previous", "note", text)
             continue
-        earlier = Certificate.read(found)
+        found, earlier = copies[0], Certificate.read(copies[0])
         same, refined = _cells_of(c)[0] == _cells_of(earlier)[0], _cells_of(earlier)[0] in _cells_of(c)
         if not refined or list(c.n) != list(earlier.n) or earlier.previous != c.previous[: number - 1]:
             yield Result("previous", "FAILED", f"Release {number} ({found}) is not of the same cells.")
@@ -164,7 +167,7 @@ def _previous(path: Path, c: Certificate) -> Iterator[Result]:
             how = "of the same cells" if same else "of cells that were cut further since"
             text = f"Release {number} of {len(c.previous) + 1}, of {earlier.issued}, is {how} ({found})."
             yield Result("previous", "ok", text)
-            yield from _notices(found)
+            yield from dict.fromkeys(notice for copy in copies for notice in _notices(copy))
 
 
 def _cells_of(c: Certificate) -> list[tuple[int | None, Blocks]]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 _SAME_NAMES = (
-    "again categorical decimal delta drop encoding engine extend groups household keep label merge_small method "
+    "again categorical date decimal delta drop encoding engine extend groups household keep label merge_small method "
     "missing_group missing_label most_rows output replace sample sensitive separator sheet target time uncut unit"
 )
 _OPTIONS = {
@@ -214,6 +214,10 @@ class Reading(FileFormat):
             raise DataError(
                 f"groups must be those of the earlier release, cut at {grouping.cuts}; got {read_cuts(self.groups)}. "
                 "Leave them out."
+            )
+        if grouping is not None and self.merge_small:
+            raise DataError(
+                f"merge_small must be left out: groups are those of the earlier release; got {self.merge_small}."
             )
         return Table(frame, name=name, **self._roles(list(frame), grouping))
 

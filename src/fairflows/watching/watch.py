@@ -235,7 +235,11 @@ class Watch:
             if self._file is not None and self._file.exists():
                 self._read()
             if (last := self.last) is not None and day < last.date:
-                raise DataError(f"date must not be before the last update, {last.date}; got {day}.")
+                anew = "" if self._file is None else f", or remove {self._file} and count all later persons anew"
+                raise DataError(
+                    f"date must not be before the last update, {last.date}; got {day}. If that day is wrong, give it "
+                    f"again (date={last.date!r}){anew}."
+                )
             batch = table.fingerprint(self._release.key_)[:16]
             known = next((look.date for look in self._state.looks if look.batch == batch), None)
             if known is not None:
