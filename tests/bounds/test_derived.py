@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fairflows import bounds
+from fairflows import DataError, bounds
 
 
 def test_every_classifier_keeps_parity_within_the_distance_and_one_attains_it(rng):
@@ -62,3 +62,9 @@ def test_looks_share_delta():
     assert 0.0499 < math.fsum(shares) < 0.05
     with pytest.raises(ValueError, match="look must be 1 or more; got 0"):
         bounds.delta_of_look(0.05, 0)
+
+
+@pytest.mark.parametrize("distance", [-0.1, 1.1, math.nan])
+def test_a_distance_outside_of_the_unit_interval_is_refused(distance):
+    with pytest.raises(DataError, match=r"distance must be in \[0, 1\]; got"):
+        bounds.error_lower_bound([0.7, 0.2], distance=distance)

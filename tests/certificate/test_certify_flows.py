@@ -7,6 +7,7 @@ from known_encoders import KnownGaussians
 from scipy.stats import norm
 
 from fairflows import DataWarning, FairFlow, Table, audit, certify, verify
+from fairflows.certificate.certify import _checked_draws
 from fairflows.density import MixtureDensity
 from fairflows.paper import make_shifted_gaussians
 
@@ -96,6 +97,11 @@ def test_equalized_odds_of_the_model():
     bounds = [certificate.find("model", given=label).distance for label in ("0", "1")]
     assert all(0 < bound <= 1 for bound in bounds)
     assert [s.delta for s in certificate.statements] == [0.001, 0.0005, 0.0005], "those given a label together"
+
+
+@pytest.mark.parametrize(("n_groups", "n"), [(2, 1_000_000), (4, 500_000)])
+def test_no_more_draws_are_made_than_a_million_or_eight_millions_of_pairs(n_groups, n):
+    assert _checked_draws(None, None, n_groups, 0) == n
 
 
 def test_so_many_draws_are_made_as_the_bound_needs():

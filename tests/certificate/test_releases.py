@@ -14,7 +14,7 @@ from known_tables import people
 
 import fairflows as ff
 from fairflows.certificate import releases
-from fairflows.certificate.releases import ReleasedRows, check_record, new_release, record_key
+from fairflows.certificate.releases import Recorded, ReleasedRows, check_record, new_release, record_key
 from fairflows.stream import files
 from fairflows.table import folders
 from fairflows.table.persons import Persons
@@ -82,6 +82,16 @@ def test_rows_that_are_released_again_are_found(change, names, tmp_path):
         assert release(X, names, "four", tmp_path) == 3
     with pytest.warns(ff.DataWarning, match="2 times"):
         assert release(X, names, "one", tmp_path) == 1, "it is the release that it was"
+
+
+@pytest.mark.parametrize(("by_chance", "found"), [(25, "perhaps"), (32, "none")])
+def test_values_are_evidence_beyond_six_standard_errors(by_chance, found):
+    """100 values agree: 75 more than by chance is above 6·√125 = 67.1, and 68 more is below 6·√132 = 68.9."""
+    nothing, values = np.empty(0, np.uint64), np.arange(100, dtype=np.uint64)
+    contents = np.arange(50, dtype=np.uint64)
+    known = Recorded(True, "m", 1, "2026-01-01", contents, nothing, values, nothing, nothing)
+    new = ReleasedRows("r", True, contents + 99, contents, contents, values, values[:by_chance], nothing, nothing)
+    assert known.evidence(new) == found
 
 
 @pytest.mark.parametrize(("n_distinct", "number"), [(19, 1), (20, 2)])

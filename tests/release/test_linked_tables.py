@@ -51,6 +51,15 @@ def test_both_tables_are_drawn_with_one_number_a_person(fitted, tables):
         assert drawn[columns].dtypes.equals(real[columns].dtypes)
 
 
+def test_a_rule_about_all_columns_of_a_person_holds(tables):
+    patients = tables["patients"][["patient", "sex", "born"]]
+    patients = patients.assign(until=patients["born"] + np.random.default_rng(0).integers(1, 9, N))
+    visits = tables["visits"].drop(columns="turns")
+    both = linked({"patients": patients, "visits": visits}, label=None)
+    drawn = ff.Release(unit="person", n_cells=4, rules=["born < until"], derive=False).fit_transform(both)["patients"]
+    assert (drawn["born"] < drawn["until"]).all()
+
+
 def test_numbers_of_visits_and_relations_between_the_tables_are_kept(fitted, tables):
     sizes = {
         name: part[1].groupby(part[1].columns[0]).size().reindex(part[0].iloc[:, 0], fill_value=0)
