@@ -89,7 +89,7 @@ def test_values_are_evidence_beyond_six_standard_errors(by_chance, found):
     """100 values agree: 75 more than by chance is above 6·√125 = 67.1, and 68 more is below 6·√132 = 68.9."""
     nothing, values = np.empty(0, np.uint64), np.arange(100, dtype=np.uint64)
     contents = np.arange(50, dtype=np.uint64)
-    known = Recorded(True, "m", 1, "2026-01-01", contents, nothing, values, nothing, nothing)
+    known = Recorded(True, 2**64 - 1, "m", 1, "2026-01-01", contents, nothing, values, nothing, nothing)
     new = ReleasedRows("r", True, contents + 99, contents, contents, values, values[:by_chance], nothing, nothing)
     assert known.evidence(new) == found
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairflows.release.number_ranges import FEWEST_PERSONS, NumberRanges
+from fairflows.release.number_ranges import FEWEST_PERSONS, NumberRanges, _finest_grid
 from fairflows.release.own_rows import shared_range
 from fairflows.table.columns import numbers
+from fairflows.table.grid import Grid
 
 RNG = np.random.default_rng(0)
 
@@ -106,15 +107,26 @@ def test_a_few_odd_values_do_not_make_a_column_continuous():
     column = pd.Series([*RNG.integers(0, 300, 1_000) / 10, 5.699999999999999, 1 / 3, 7.123456789])
     drawn = drawn_from(column)
     assert (drawn == drawn.round(1)).all()
-    large = drawn_from(pd.Series(np.append(RNG.lognormal(15, 3, 990).round(2), RNG.lognormal(15, 3, 10))))
+    values = np.random.default_rng(0).lognormal(15, 3, 1_000)
+    large = drawn_from(pd.Series(np.append(values[:990].round(2), values[990:])))
     assert (large == large.round(2)).all()
-    assert large.median() == pytest.approx(np.exp(15), rel=0.5)
+    assert 0.5 < large.quantile(0.99) / np.quantile(values, 0.99) < 2
+
+
+def test_the_finest_grid_has_all_decimals_or_ticks():
+    assert _finest_grid(np.array([0.1, 5.25]), 2) == Grid(10, 1, 2, 516)
+    assert _finest_grid(np.array([0.0, 1e15]), 2) is None, "larger reals are not told apart"
+    assert _finest_grid(np.array([3, 7], dtype="M8[s]")) == Grid(3, 1, 0, 5)
 
 
 def test_a_number_without_a_grid_has_a_few_digits_and_lies_anywhere_in_its_stretch():
-    drawn = drawn_from(pd.Series(RNG.random(40)), n_times=200)
-    assert (drawn == drawn.round(5)).all()
-    assert np.histogram(drawn, 20, (0, 1))[0][2:-2].min() > 100
+    own = 5 * np.random.default_rng(0).random(10)
+    drawn = drawn_from(pd.Series([*[2.5] * 5, *own]), n_times=400)
+    assert (drawn == 2.5).mean() == pytest.approx(1 / 3, abs=0.03)
+    others = (drawn[drawn != 2.5] - own.min()) / np.ptp(own)
+    assert np.histogram(others, 10, (0, 1))[0][1:-1].min() > 200
+    assert (others > 0).all()
+    assert (drawn == drawn.round(3)).all()
 
 
 def test_inner_ranges_hold_equally_many_persons():
