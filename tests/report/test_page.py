@@ -75,7 +75,7 @@ def contents(name="town", **values):
         "made": "2026-01-01",
         "certificate": certificate(
             n={name: 900, "m": 1100}, assumptions=[{"key": "noise", "text": name}], counts=counts(name),
-            released_files={name: name}, labels=[name], sensitive=[name],
+            released_files={name: 32 * "aa"}, labels=[name], sensitive=[name],
             about={"issuer": name, "contact": name, "purpose": name, "recipient": name,
                    "population": {"period": name, "place": name, "frame": name}},
         ),
