@@ -20,6 +20,7 @@ def test_within_stages_a_release_shows_how_many_columns_of_its_rows_are_fitted(c
     Release().fit_transform(table)
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes standard error for a terminal
+    monkeypatch.setenv("TERM", "xterm")  # which can draw bars
     with stages():
         say("sharing [people]")
         Release().fit_transform(table)
