@@ -15,7 +15,7 @@ A person who came later, and comes again with other values, may get another cell
 of such releases the record knows each person's cell, and finds *moved* persons.
 
 Of a file of more than `MOST_ROWS` rows those with small hashes are recorded, about so many: they are small in every
-other file, too, so that memory does not grow with the file, and files of any two sizes can be compared.
+other file, too, so that files of any two sizes can be compared. Of persons all cells are known: one who moved counts.
 
 An entry is written when the released file takes its place. A process that is killed at that moment leaves an entry that
 is pending, which the next one settles by the file.
@@ -69,7 +69,7 @@ class ReleasedRows:
     persons: Hashes  # where each has one cell
     placed: Hashes  # of each of these persons and the cell
     _: KW_ONLY
-    limit: int = 2**64 - 1  # rows and persons with larger hashes were left out
+    limit: int = 2**64 - 1  # rows with larger hashes were left out
 
     @classmethod
     def of(
@@ -118,19 +118,13 @@ class ReleasedRows:
         return found
 
     def up_to(self, limit: int) -> ReleasedRows:
-        """Leave out rows and persons with larger hashes."""
+        """Leave out rows with larger hashes."""
         if limit >= self.limit:
             return self
-        is_row, is_person = self.contents <= limit, self.persons <= limit
-        rows: dict[str, Any] = {name: getattr(self, name)[is_row] for name in ("rows", "rows_by_chance") if self.named}
-        return replace(
-            self,
-            contents=self.contents[is_row],
-            persons=self.persons[is_person],
-            placed=self.placed[is_person],
-            limit=limit,
-            **rows,
-        )
+        names = ("contents", "rows", "rows_by_chance") if self.named else ("contents",)
+        is_kept = self.contents <= limit
+        kept: dict[str, Any] = {name: getattr(self, name)[is_kept] for name in names}
+        return replace(self, limit=limit, **kept)
 
     @property
     def rows_that_differ(self) -> tuple[Hashes, Hashes]:
